@@ -1,4 +1,4 @@
-"""The journal of a run as another process sees it, and the state that replaying it gives."""
+"""The journal of a run as another process sees it, and the state after replaying it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kinds_of(journal: list[JournalStep]) -> list[str]:
 
 
 def replayed(home: Home, run: str) -> State:
-    """The state after every fact of a run; each stored state is compared on the way."""
+    """The state after every fact of a run, each compared with the stored state."""
     found = journal_of(home, run)
     with closing(home.runs().db) as db:
         stored = dict(db.execute(_STATES, (run,)).fetchall())

@@ -363,7 +363,7 @@ def test_required_keys_must_be_in_some_file(here: Path) -> None:
 def test_a_chosen_file_must_exist(here: Path) -> None:
     """The default file may be missing, but not one that was asked for."""
     assert load().files == ()
-    with pytest.raises(RalphError, match=r"^nowhere\.json: there is no such settings file\.$"):
+    with pytest.raises(RalphError, match=r"^nowhere\.json: settings file not found\.$"):
         load(Path("nowhere.json"))
 
 
@@ -532,7 +532,7 @@ def test_a_key_that_is_repeated_with_escapes_is_one_clear_error(here: Path) -> N
     """A key that appears twice, once with an escape, is reported like any other."""
     path = here / "s.json"
     message, _ = message_of(path, '{"\\u0061": 1,\n"\\u0061": 2}')
-    assert message == f"{path}:2: the key 'a' stands there twice."
+    assert message == f"{path}:2: duplicate key 'a'."
 
 
 def test_an_error_in_the_local_file_names_the_local_file(here: Path) -> None:
@@ -739,7 +739,7 @@ def sparse(path: Path) -> None:
 
 
 RUBBISH = {
-    "bom": Rubbish(text(b"\xef\xbb\xbf{}"), ":1: begins with a byte order mark."),
+    "bom": Rubbish(text(b"\xef\xbb\xbf{}"), ":1: starts with a byte order mark."),
     "utf16": Rubbish(text('{"maxTokens": 1}'.encode("utf-16")), ":1: the settings file is not UTF-8 text."),
     "binary": Rubbish(text(b'{}\n\n"\xff\xfe\x00'), ":3: the settings file is not UTF-8 text."),
     "empty": Rubbish(text(""), ":1: not valid JSON: Expecting value."),
@@ -748,9 +748,9 @@ RUBBISH = {
     "trailing comma": Rubbish(text('{\n"maxTokens": 1,\n}'), ":"),
     "comment": Rubbish(text('{\n// no\n"maxTokens": 1}'), ":2: not valid JSON: "),
     "two documents": Rubbish(text("{}\n{}"), ":2: not valid JSON: Extra data."),
-    "duplicate": Rubbish(text('{"maxTokens": 1,\n"maxTokens": 2}'), ":2: the key 'maxTokens' stands there"),
-    "nan": Rubbish(text('{"maxCostUsd": NaN}'), ":1: NaN is no JSON number."),
-    "infinity": Rubbish(text('{"maxCostUsd": -Infinity}'), ":1: -Infinity is no JSON number."),
+    "duplicate": Rubbish(text('{"maxTokens": 1,\n"maxTokens": 2}'), ":2: duplicate key 'maxTokens'"),
+    "nan": Rubbish(text('{"maxCostUsd": NaN}'), ":1: NaN is not a JSON number."),
+    "infinity": Rubbish(text('{"maxCostUsd": -Infinity}'), ":1: -Infinity is not a JSON number."),
     "digits": Rubbish(text('{"maxTokens": ' + "9" * 5000 + "}"), ":1: a number has too many digits."),
     "lists": Rubbish(text("[" * 100_000 + "]" * 100_000), ":1: nested too deeply."),
     "objects": Rubbish(text('{"a":' * 100_000), ":1: nested too deeply."),
@@ -759,7 +759,7 @@ RUBBISH = {
     "null": Rubbish(text("null"), ":1: a settings file must be a JSON object, not null."),
     "large": Rubbish(text(b" " * ((1 << 20) + 1) + b"{}"), ": the settings file is too large"),
     "sparse": Rubbish(sparse, ": the settings file is too large (10,737,418,240 bytes"),
-    "fifo": Rubbish(os.mkfifo, ": the settings file is no regular file."),
+    "fifo": Rubbish(os.mkfifo, ": the settings file is not a regular file."),
     "symlink": Rubbish(lambda p: p.symlink_to("/etc/passwd"), ": the settings file cannot be read: it is a"),
     "dangling": Rubbish(lambda p: p.symlink_to("nowhere"), ": the settings file cannot be read: it is a"),
 }
@@ -808,7 +808,9 @@ def test_d11_rubbish_as_a_local_file(project: Project, name: str) -> None:
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/dev/full"])
 def test_d11_a_device_is_refused(project: Project, path: str) -> None:
     """D11: a device is refused without being read."""
-    assert_refused(bounded(project, "config", "--settings", path), f"{path}: the settings file is no regular")
+    assert_refused(
+        bounded(project, "config", "--settings", path), f"{path}: the settings file is not a regular"
+    )
 
 
 @pytest.mark.parametrize("path", ["directory", ".", "..", "/"])

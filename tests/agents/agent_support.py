@@ -1,4 +1,4 @@
-"""What the tests of every agent with a structured stream need: recorded streams, made ones, and their reading."""
+"""Helpers for tests of agents with a structured stream: recorded streams, made-up streams, and reading them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PROMPT = f"Do it. When all is done, say {TAG}."
 WELL = Exit(0)
 
 Read = tuple[list[AgentEvent], AgentReport]
-"""The events of a whole process, and what it amounts to."""
+"""The events and the report of a whole process."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """One agent: how it is started, and how what it prints is read, always at the same time of day."""
+    """One agent: how it is started and how its output is read, always at the same time of day."""
 
     agent: str
     now: float
@@ -50,7 +50,7 @@ class Bench:
     def read(
         self, *pieces: bytes, exit: Exit | int = WELL, stderr: bytes = b"", agent: AgentSpec | None = None
     ) -> Read:
-        """A process that prints `stderr` and then, in these pieces, its stream."""
+        """A process that prints `stderr` and then its stream in these pieces."""
         exit = Exit(code=exit) if isinstance(exit, int) else exit
         return read_by(self.parser(agent), pieces, exit, stderr=stderr)
 

@@ -1,4 +1,4 @@
-"""Amp, to its documented formats: no real one could be asked."""
+"""Amp, tested against its documented formats: no real Amp was available."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def read(*lines: dict[str, Any], code: int = 0) -> tuple[list[AgentEvent], Agent
 # ---- the command line ----
 
 
-def test_the_prompt_stands_last_behind_x() -> None:
-    """`-x` and the prompt belong together at the end, behind the user's own flags."""
+def test_the_prompt_comes_last_after_x() -> None:
+    """`-x` and the prompt come together at the end, after the user's flags."""
     assert argv(spec("--mode", "smart")) == ["amp", "--stream-json", ALL, "--mode", "smart", "-x", "Do it."]
 
 
-def test_a_commit_message_is_asked_for_in_text_mode() -> None:
-    """Then all that it prints is the answer."""
+def test_a_commit_message_is_requested_in_text_mode() -> None:
+    """In text mode the whole output is the answer."""
     assert argv(spec(), Purpose.MESSAGE) == ["amp", ALL, "-x", "Do it."]
     assert isinstance(Amp().parser(Reading(purpose=Purpose.MESSAGE)), PlainParser)
 
 
 def test_the_prompt_by_stdin() -> None:
-    """Where the user wants it so, `-x` stands alone."""
+    """If the user asks for stdin, `-x` comes alone."""
     assert argv(spec(via=PromptVia.STDIN)) == ["amp", "--stream-json", ALL, "-x"]
 
 
@@ -60,18 +60,18 @@ def test_the_prompt_by_stdin() -> None:
     ("permissions", "words"), [(Permissions.EDIT, [ALL]), (Permissions.BYPASS, [ALL]), (Permissions.NONE, [])]
 )
 def test_permissions(permissions: Permissions, words: list[str]) -> None:
-    """It knows all or nothing."""
+    """It has only all or nothing."""
     assert argv(spec(permissions=permissions)) == ["amp", "--stream-json", *words, "-x", "Do it."]
 
 
 def test_own_permission_flags_win() -> None:
-    """Ralph adds none where the user gives one."""
+    """Ralph adds no permission flags if the user passes one."""
     assert argv(spec(ALL)) == ["amp", "--stream-json", ALL, "-x", "Do it."]
     assert announced_permissions(spec(ALL)) is None
 
 
 def test_it_is_known_by_its_name_and_marked_as_unverified() -> None:
-    """No version of it was ever tried."""
+    """No version of it was ever tested."""
     agent = AGENTS[type_of("/opt/bin/amp")]
     assert isinstance(agent, Amp)
     assert agent.about.seen == ""
@@ -106,7 +106,7 @@ def said(text: str, **usage: int) -> dict[str, Any]:
 
 
 def test_a_session() -> None:
-    """Text, a tool with its result, the answer, tokens and no money."""
+    """Text, a tool call with its result, the answer, tokens, and no cost."""
     events, report = read(
         INIT, said("I look.", **USAGE), CALL, BACK, said(ANSWER), SUCCESS | {"result": ANSWER}
     )
@@ -123,7 +123,7 @@ def test_a_session() -> None:
 
 
 def test_a_failed_result() -> None:
-    """Its words are in `error`."""
+    """The message is in `error`."""
     failed = {"type": "result", "subtype": "error_during_execution", "error": "No network", "is_error": True}
     events, report = read(INIT, said(TAG), failed, code=1)
     assert events[-1] == Result(Usage(), is_error=True)
@@ -131,7 +131,7 @@ def test_a_failed_result() -> None:
 
 
 def test_messages_have_no_id() -> None:
-    """Each event is a message of its own: a later one takes back the claim, and all tokens count."""
+    """Each event is a separate message: a later one withdraws the claim, and all tokens count."""
     lines = [said(TAG, input_tokens=10), said("No, wait.", input_tokens=20)]
     assert read(*lines)[1].usage == Usage(0.0, 30)
     _, report = read(*lines, SUCCESS | {"result": "No, wait."})
@@ -139,6 +139,6 @@ def test_messages_have_no_id() -> None:
 
 
 def test_an_answer_in_the_result_alone() -> None:
-    """What the result says counts where no message had text."""
+    """The text of the result counts if no message had text."""
     _, report = read(INIT, CALL, BACK, SUCCESS | {"result": TAG})
     assert (report.ended, report.claim) == (Ended.OK, True)

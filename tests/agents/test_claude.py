@@ -1,4 +1,4 @@
-"""Claude Code: its command line, and what its recorded streams mean."""
+"""Claude Code: its command line, and the meaning of its recorded streams."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ spec, argv, new_parser, read, raw = CLAUDE.spec, CLAUDE.argv, CLAUDE.parser, CLA
 
 
 def recorded(name: str, exit: Exit = WELL) -> Read:
-    """A recorded stream, without the times and the session that it begins with."""
+    """A recorded stream without timestamps and without its session event."""
     events, report = read(raw(name), exit=exit)
     assert report.unread == 0
     return [event for event in timeless(events) if not isinstance(event, AgentProgress)], report
@@ -62,7 +62,7 @@ def ended(number: int, output: Any, *, part: int = 1, is_error: bool = False) ->
 
 
 def asked(requests: int) -> Usage:
-    """What so many answers of the scripted model cost."""
+    """The usage of this number of answers of the scripted model."""
     return Usage(sum([0.006] * requests), 1000 * requests, 100 * requests)
 
 
@@ -81,8 +81,8 @@ RESULT: dict[str, Any] = {"subtype": "success", "is_error": False, "result": "",
 
 
 @pytest.mark.parametrize("purpose", Purpose)
-def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
-    """Work and commit message are asked for alike: in text mode a limit looks like an answer. Only work is kept."""
+def test_the_prompt_is_on_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
+    """Both use a stream, as in text mode a limit looks like an answer. Only work keeps a session."""
     unkept = [] if purpose is Purpose.WORK else ["--no-session-persistence"]
     assert argv(spec(), purpose) == ["claude", *STREAM, *unkept, "--permission-mode", "acceptEdits"]
     assert argv(spec(*unkept), purpose).count("--no-session-persistence") == len(unkept)
@@ -97,7 +97,7 @@ def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose
     ],
 )
 def test_permissions(permissions: Permissions, words: list[str]) -> None:
-    """What the agent may do unasked is said by its own flags, before those of the user."""
+    """The CLI's own flags set the permissions, before the user's flags."""
     agent = spec("--model", "opus", permissions=permissions)
     assert argv(agent) == ["claude", *STREAM, *words, "--model", "opus"]
     assert announced_permissions(agent) is permissions
@@ -107,19 +107,19 @@ def test_permissions(permissions: Permissions, words: list[str]) -> None:
     "flags", [("--permission-mode", "plan"), ("--permission-mode=plan",), ("--dangerously-skip-permissions",)]
 )
 def test_own_permission_flags_win(flags: tuple[str, ...]) -> None:
-    """Ralph adds none where the user gives one, and announces none."""
+    """Ralph adds no permission flags if the user passes one, and announces none."""
     assert argv(spec(*flags)) == ["claude", *STREAM, *flags]
     assert announced_permissions(spec(*flags)) is None
 
 
-def test_allowed_tools_are_no_permission_mode() -> None:
-    """Tools that the user allows come on top of what Ralph lets the agent do."""
+def test_allowed_tools_are_not_a_permission_mode() -> None:
+    """Tools that the user allows are added to what Ralph permits."""
     words = ["--permission-mode", "acceptEdits", "--allowedTools", "Bash"]
     assert argv(spec("--allowedTools", "Bash")) == ["claude", *STREAM, *words]
 
 
 def test_a_prompt_as_argument() -> None:
-    """It may begin with a dash, and no flag before it swallows it."""
+    """It may start with a dash, and no flag before it consumes it."""
     words = argv(spec("--allowedTools", "Bash", via=PromptVia.ARGUMENT), prompt="- do it")
     assert words[-4:] == ["--allowedTools", "Bash", "--", "- do it"]
 
@@ -130,11 +130,11 @@ def test_it_is_known_by_its_name(command: str) -> None:
     assert (type_of(command), isinstance(AGENTS["claude"], Claude)) == ("claude", True)
 
 
-# ---- what recorded streams mean: work ----
+# ---- recorded streams: work ----
 
 
 def test_work() -> None:
-    """Thinking, text and tools come in order, a tool's end has the id of its start, the tag is a claim."""
+    """Thinking, text and tools come in order, a tool's end has the id of its start, and the tag is a claim."""
     events, report = recorded("work")
     usage = Usage(0.019799999999999998, 3200, 340, 1000)
     assert events == [
@@ -171,7 +171,7 @@ def test_work() -> None:
 
 
 def test_times_and_session() -> None:
-    """Each event has the time that the stream gives it; the session and the model are told first."""
+    """Each event has the time from the stream; the session and the model come first."""
     events, _ = read(raw("work"))
     first, *rest = events
     assert isinstance(first, AgentProgress)
@@ -183,7 +183,7 @@ def test_times_and_session() -> None:
 
 
 def test_a_stop_hook_that_blocks() -> None:
-    """Its reason is shown: whoever looks on sees why the agent goes on. What it said before is no claim any more."""
+    """Its reason is shown, so that people see why the agent continues. Earlier text is no longer a claim."""
     reason = "Stop hook feedback:\nThis iteration cannot end yet."
     blocked = {"type": "user", "message": {"content": [{"type": "text", "text": reason}]}}
     other = {"type": "user", "message": {"content": [{"type": "text", "text": "Something else."}]}}
@@ -194,7 +194,7 @@ def test_a_stop_hook_that_blocks() -> None:
 
 
 def test_an_agent_inside_the_agent() -> None:
-    """What a subagent does is told as such, its tag is no claim, and its tokens count."""
+    """A subagent's tools are marked as such, its tag is not a claim, and its tokens count."""
     events, report = recorded("subagent")
     agent, inner = events[1], events[2]
     assert isinstance(agent, ToolStart) and (agent.name, agent.inside) == ("Agent", "")
@@ -210,7 +210,7 @@ PENDING, ACTIVE, DONE = TodoStatus.PENDING, TodoStatus.ACTIVE, TodoStatus.DONE
 
 
 def test_tasks_that_change_one_by_one() -> None:
-    """The task tools change one entry each; every change tells the whole list."""
+    """The task tools change one entry each; every change reports the whole list."""
     events, _ = recorded("tasks")
     assert [event for event in events if isinstance(event, Todo)] == [
         Todo((TodoItem("Write the file", PENDING),)),
@@ -221,14 +221,14 @@ def test_tasks_that_change_one_by_one() -> None:
     ]
 
 
-def test_a_list_that_is_written_whole() -> None:
-    """TodoWrite has the list as it is now."""
+def test_a_list_that_is_written_as_a_whole() -> None:
+    """TodoWrite sends the current list."""
     events, _ = recorded("todos")
     assert events[0] == Todo((TodoItem("Write the file", ACTIVE), TodoItem("Check it", PENDING)))
 
 
 def test_a_task_in_the_background() -> None:
-    """It goes on after its result: cost and tokens are those of both turns, the claim of the first is gone."""
+    """It continues after its result: cost and tokens are those of both turns, and the claim of the first is gone."""
     events, report = recorded("background")
     assert [event for event in events if isinstance(event, Text | Result)] == [
         Text(f"It runs. {TAG}\n"),
@@ -240,7 +240,7 @@ def test_a_task_in_the_background() -> None:
 
 
 def test_it_is_over_with_each_result() -> None:
-    """A result says that it should exit soon, until it goes on."""
+    """After a result it should exit soon, unless it continues."""
     parser, states = new_parser(), []
     for line in raw("background").splitlines(keepends=True):
         parser.stdout(line)
@@ -249,8 +249,8 @@ def test_it_is_over_with_each_result() -> None:
     assert changes == [True, False, True]
 
 
-def test_a_second_turn_that_is_killed_is_no_success() -> None:
-    """The result of the first turn does not speak for the second."""
+def test_a_second_turn_that_is_killed_is_not_a_success() -> None:
+    """The result of the first turn does not count for the second."""
     head = raw("background").partition(b"Now it is over.")[0].rpartition(b"\n")[0]
     data = head + b"\n" + stream(said("And now", "msg_9"))
     assert read(data, exit=Exit(signal=9))[1].ended is Ended.KILLED
@@ -260,7 +260,7 @@ def test_a_second_turn_that_is_killed_is_no_success() -> None:
 
 
 def test_a_usage_limit_with_its_reset() -> None:
-    """A subscriber's window has a structured event with the time of its reset."""
+    """A subscriber's limit has a structured event with the reset time."""
     events, report = recorded("usage_limit_subscriber", Exit(1))
     words = "You've hit your 5-hour limit · resets 1:01am (UTC)"
     assert events == [
@@ -270,8 +270,8 @@ def test_a_usage_limit_with_its_reset() -> None:
     assert report == AgentReport(Ended.LIMIT, retry_at=1794790860.0, detail=words)
 
 
-def test_a_usage_limit_in_words_alone() -> None:
-    """Without the structured event the same reset is read from the words."""
+def test_a_usage_limit_without_a_structured_event() -> None:
+    """Without the structured event the same reset time is read from the text."""
     lines = [line for line in raw("usage_limit_subscriber").splitlines() if b"resetsAt" not in line]
     _, report = read(b"\n".join(lines), exit=Exit(1))
     assert (report.ended, report.retry_at) == (Ended.LIMIT, 1794790860.0)
@@ -306,7 +306,7 @@ LATER = (
     ],
 )
 def test_a_refusal_has_its_kind(name: str, kind: LimitKind, ended: Ended, words: str) -> None:
-    """What passes makes Ralph wait; a key or credit that is not there ends the run."""
+    """Ralph waits for limits that pass; a missing key or credit ends the run."""
     events, report = recorded(name, Exit(1))
     assert events[-2:] == [Limited(kind, words), Result(Usage(), is_error=True)]
     assert report == AgentReport(ended, detail=words)
@@ -323,8 +323,8 @@ def test_a_refusal_has_its_kind(name: str, kind: LimitKind, ended: Ended, words:
         ),
     ],
 )
-def test_a_failure_that_is_no_refusal(name: str, words: str) -> None:
-    """An error is told once, and the iteration has failed with its words."""
+def test_a_failure_that_is_not_a_refusal(name: str, words: str) -> None:
+    """An error is reported once, and the iteration fails with its message."""
     events, report = recorded(name, Exit(1))
     assert events[-2:] == [AgentError(words), Result(Usage(), is_error=True)]
     assert report == AgentReport(Ended.FAILED, detail=words)
@@ -333,30 +333,30 @@ def test_a_failure_that_is_no_refusal(name: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("name", "why", "seconds"), [("retry", "overloaded (529)", 0.586), ("cut", "unknown", 0.589)]
 )
-def test_a_retry_that_goes_well(name: str, why: str, seconds: float) -> None:
-    """What the CLI mends by itself is told and is no failure."""
+def test_a_retry_that_succeeds(name: str, why: str, seconds: float) -> None:
+    """Problems that the CLI fixes by itself are reported and are not failures."""
     events, report = recorded(name)
     assert events == [Retry(why, 1, 10, seconds), Text("found again\n"), Result(asked(1))]
     assert report == AgentReport(Ended.OK, False, "found again", asked(1))
 
 
-def test_a_rejected_key_is_not_tried_ten_times() -> None:
-    """The second rejection in a row is the end: the process need not go on."""
+def test_a_rejected_key_is_not_retried_ten_times() -> None:
+    """The second rejection in a row is final: the process is not needed any more."""
     parser = new_parser()
     *lines, second, third, fourth = raw("auth_retries").splitlines(keepends=True)
     for line in lines:
         parser.stdout(line)
     assert not parser.is_refused
-    words = "its key or login is rejected: authentication_failed (401)"
+    words = "API key or login rejected: authentication_failed (401)"
     assert parser.stdout(second) == [Limited(LimitKind.AUTH, words)]
     assert parser.is_refused and not parser.is_over
     _, report = parser.finish(Exit(code=143, ended=Ended.OK))
     assert (report.ended, report.detail) == (Ended.AUTH, words)
-    assert third and fourth, "without Ralph it went on"
+    assert third and fourth, "without Ralph it continued"
 
 
 def test_a_token_that_is_renewed() -> None:
-    """One rejection may be the token's age: the CLI gets a new one and goes on."""
+    """One rejection may be an expired token: the CLI renews it and continues."""
     events, report = recorded("auth_renewed")
     assert isinstance(events[0], Retry)
     assert (events[1:], report.ended) == ([Text("found again\n"), Result(asked(1))], Ended.OK)
@@ -373,7 +373,7 @@ LOOK_ALIKES = [
 
 @pytest.mark.parametrize("words", LOOK_ALIKES)
 def test_what_only_looks_like_a_limit(words: str) -> None:
-    """Words of the model and of its tools are never a limit, even if the process fails afterwards."""
+    """Text from the model and its tools is never a limit, even if the process fails afterwards."""
     tool = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": words}}
     output = {"type": "tool_result", "tool_use_id": "t", "content": words, "is_error": True}
     data = stream(
@@ -394,8 +394,8 @@ def test_what_only_looks_like_a_limit(words: str) -> None:
         assert not any(isinstance(event, Limited) for event in events)
 
 
-def test_a_warning_about_a_window_is_no_limit() -> None:
-    """Only a rejected window is one; and one that is allowed again was one."""
+def test_a_warning_about_a_window_is_not_a_limit() -> None:
+    """Only a rejected window is a limit, and only until it is allowed again."""
     info: dict[str, Any] = {"resetsAt": 1794790860, "rateLimitType": "five_hour"}
     warned = {"type": "rate_limit_event", "rate_limit_info": info | {"status": "allowed_warning"}}
     rejected = {"type": "rate_limit_event", "rate_limit_info": info | {"status": "rejected"}}
@@ -406,7 +406,7 @@ def test_a_warning_about_a_window_is_no_limit() -> None:
 
 
 def test_a_limit_on_stderr() -> None:
-    """Without any stream the last words on stderr are all that is known."""
+    """Without a stream, the last line on stderr is all that is known."""
     events, report = read(b"", exit=Exit(1), stderr=b"Invalid API key\n")
     assert events == [Noise("Invalid API key\n"), Limited(LimitKind.AUTH, "Invalid API key")]
     assert report.ended is Ended.AUTH
@@ -416,7 +416,7 @@ def test_a_limit_on_stderr() -> None:
 
 
 def test_denied() -> None:
-    """Without permissions every write is refused: the iteration says which setting to change."""
+    """Without permissions every write is refused, and the message names the setting to change."""
     events, report = recorded("denied")
     refused = (
         "Claude requested permissions to write to /home/dev/project/a.txt, but you haven't granted it yet."
@@ -424,7 +424,7 @@ def test_denied() -> None:
     assert events[1] == ended(1, refused, is_error=True)
     assert (report.ended, report.text) == (Ended.DENIED, "I may not write anything.")
     assert report.detail == (
-        "all that the agent tried to change was denied (Write, Bash): "
+        "every change the agent tried was denied (Write, Bash): "
         'set "agent": {"permissions": "bypass"}, or allow these tools in "flags"'
     )
 
@@ -432,13 +432,13 @@ def test_denied() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"), [("denied_command", Ended.DENIED), ("denied_some", Ended.OK), ("work", Ended.OK)]
 )
-def test_denied_is_only_who_changed_nothing(name: str, expected: Ended) -> None:
-    """A look that was allowed is no change; a command that moved a file is one."""
+def test_denied_only_if_nothing_was_changed(name: str, expected: Ended) -> None:
+    """Reading is not a change; a command that moved a file is one."""
     assert recorded(name)[1].ended is expected
 
 
 def test_a_commit_message_needs_no_permission() -> None:
-    """Whoever is asked for words alone is not denied anything that matters."""
+    """A request for text alone does not depend on permissions."""
     parser = new_parser(purpose=Purpose.MESSAGE)
     parser.stdout(raw("denied"))
     _, report = parser.finish(Exit(0))
@@ -446,7 +446,7 @@ def test_a_commit_message_needs_no_permission() -> None:
 
 
 def test_empty() -> None:
-    """A success with nothing in it is no answer, and costs what it costs."""
+    """An empty success is not an answer, and its cost counts."""
     assert recorded("empty") == ([Result(asked(2))], AgentReport(Ended.EMPTY, usage=asked(2)))
 
 
@@ -458,14 +458,14 @@ def test_empty() -> None:
     ],
 )
 def test_its_own_limits(name: str, words: str, usage: Usage) -> None:
-    """The CLI's own limits end it without an answer; tokens and money are told all the same."""
+    """The CLI's own limits end it without an answer; tokens and cost are still reported."""
     events, report = recorded(name, Exit(1))
     assert events[-1] == Result(usage, is_error=True)
     assert report == AgentReport(Ended.FAILED, usage=usage, detail=words)
 
 
 def test_interrupted_by_someone_else() -> None:
-    """Its exit code is 0, its result says otherwise."""
+    """Its exit code is 0, but its result says otherwise."""
     events, report = recorded("interrupted", Exit(0))
     assert events[-1] == Result(asked(1), is_error=True)
     assert (report.ended, report.text) == (Ended.FAILED, "")
@@ -474,21 +474,21 @@ def test_interrupted_by_someone_else() -> None:
 @pytest.mark.parametrize(
     ("exit", "expected", "detail"),
     [
-        (Exit(143), Ended.FAILED, "it ended without giving a result"),
+        (Exit(143), Ended.FAILED, "exited without a result"),
         (Exit(signal=9), Ended.KILLED, "by signal 9 (SIGKILL)"),
-        (Exit(0), Ended.FAILED, "it ended without giving a result"),
+        (Exit(0), Ended.FAILED, "exited without a result"),
     ],
 )
 @pytest.mark.parametrize("name", ["hang", "terminated"])
 def test_a_stream_without_a_result(name: str, exit: Exit, expected: Ended, detail: str) -> None:
-    """No result is no success, whatever the exit code; what was used so far is known."""
+    """Without a result it failed, whatever the exit code; usage so far is known."""
     events, report = recorded(name, exit)
     assert not any(isinstance(event, Result) for event in events)
     assert report == AgentReport(expected, usage=Usage(0.0, 1000), detail=detail)
 
 
 def test_a_wrong_flag() -> None:
-    """It says so on stderr and nothing else."""
+    """The only output is an error on stderr."""
     words = b"error: unknown option '--no-auto-compact'\n"
     _, report = read(b"", exit=Exit(1), stderr=words)
     assert report == AgentReport(Ended.FAILED, detail=words.decode().strip())
@@ -504,7 +504,7 @@ def answered(id: str, input: int, parent: str | None = None) -> dict[str, Any]:
 
 
 def test_tokens_are_known_before_the_result() -> None:
-    """A message is counted once, however many events it has, and whoever speaks in between."""
+    """A message is counted once, however many events it has and whatever comes in between."""
     parser = new_parser()
     lines = [answered("a", 10), answered("s", 5, "t1"), answered("a", 10), answered("u", 7, "t2")]
     lines += [answered("s", 5, "t1"), answered("b", 20)]
@@ -513,7 +513,7 @@ def test_tokens_are_known_before_the_result() -> None:
 
 
 def test_usage_is_the_same_object_until_it_changes() -> None:
-    """Whoever watches asks by identity whether there is something new."""
+    """Observers check by identity whether the usage has changed."""
     parser = new_parser()
     parser.stdout(stream(answered("a", 10)))
     known = parser.usage
@@ -522,13 +522,13 @@ def test_usage_is_the_same_object_until_it_changes() -> None:
 
 
 def test_results_of_an_older_version() -> None:
-    """Without tokens by model those of each result are added; money is cumulative."""
+    """Without tokens per model, those of each result are added; cost is cumulative."""
     first = RESULT | {"usage": {"input_tokens": 10, "output_tokens": 2}, "total_cost_usd": 0.5}
     second = RESULT | {"usage": {"input_tokens": 5, "output_tokens": 1}, "total_cost_usd": 0.75}
     assert read(stream(first, second))[1].usage == Usage(0.75, 15, 3)
 
 
-# ---- lines that mean nothing ----
+# ---- unknown lines ----
 
 
 @pytest.mark.parametrize(
@@ -547,7 +547,7 @@ def test_results_of_an_older_version() -> None:
     ],
 )
 def test_an_unknown_line_is_counted(line: bytes) -> None:
-    """It is shown to those who want to see it, and the rest of the stream is read."""
+    """It is shown in verbose mode, and the rest of the stream is read."""
     events, report = read(line + b"\n" + raw("work"))
     first = events[0]
     assert isinstance(first, Unread)
@@ -557,8 +557,8 @@ def test_an_unknown_line_is_counted(line: bytes) -> None:
 
 @given(st.lists(st.integers(0, 20_000), max_size=12))
 @settings(max_examples=50, deadline=None)
-def test_how_the_stream_is_cut_changes_nothing(cuts: list[int]) -> None:
-    """Events and report depend on the bytes alone, not on how they arrived."""
+def test_how_the_stream_is_split_does_not_matter(cuts: list[int]) -> None:
+    """Events and report depend only on the bytes, not on how they arrive."""
     data = raw("decoys")
     places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
     assert read(*(data[start:end] for start, end in pairwise(places))) == read(data)
@@ -568,21 +568,21 @@ def test_how_the_stream_is_cut_changes_nothing(cuts: list[int]) -> None:
 
 
 def test_decoys_of_a_real_session() -> None:
-    """The tag in thinking, before tools, in their input and output, in a quotation and a fence: no claim."""
+    """The tag in thinking, before tools, in their input and output, in a quotation and in a fence is not a claim."""
     _, report = recorded("decoys")
     assert (report.ended, report.claim, report.text.count(TAG)) == (Ended.OK, False, 2)
 
 
 def test_blocks_of_one_message_belong_together() -> None:
-    """A message in several events is one message, and the next one begins anew."""
+    """A message in several events is one message, and the next one starts from scratch."""
     data = stream(said("All is ", "m1"), said(f"done. {TAG}", "m1"), RESULT)
     assert read(data)[1] == AgentReport(Ended.OK, True, f"All is done. {TAG}")
     data = stream(said(TAG, "m1"), said("No, wait.", "m2"), RESULT)
     assert read(data)[1] == AgentReport(Ended.OK, False, "No, wait.")
 
 
-def test_a_message_that_only_thinks_takes_back_the_claim() -> None:
-    """The last message counts, even if nothing is in it."""
+def test_a_message_with_only_thinking_withdraws_the_claim() -> None:
+    """The last message counts, even if it is empty."""
     thinking = {
         "type": "assistant",
         "message": {"id": "m2", "content": [{"type": "thinking", "thinking": "hm"}]},
@@ -590,15 +590,15 @@ def test_a_message_that_only_thinks_takes_back_the_claim() -> None:
     assert not read(stream(said(TAG, "m1"), thinking, RESULT))[1].claim
 
 
-def test_what_a_subagent_says_is_no_claim() -> None:
-    """Its words are shown, but they are not those of the agent."""
+def test_a_subagents_text_is_not_a_claim() -> None:
+    """Its text is shown but is not the agent's."""
     events, report = read(stream(said("I ask.", "m1"), said(TAG, "s1", parent_tool_use_id="t"), RESULT))
     assert Text(f"{TAG}\n") in events
     assert (report.claim, report.text) == (False, "I ask.")
 
 
 def test_the_result_has_the_last_word() -> None:
-    """Where a message could not be read, the result still says what the final one was."""
+    """If a message could not be read, the result still has the final one."""
     broken = b'{"type":"assistant","message":{"content":3}}\n'
     data = stream(said(TAG, "m1")) + broken + stream(RESULT | {"result": "No, wait."})
     assert read(data)[1] == AgentReport(Ended.OK, False, "No, wait.", unread=1)

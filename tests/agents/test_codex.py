@@ -1,4 +1,4 @@
-"""Codex: its command line, and what its recorded streams mean."""
+"""Codex: its command line, and the meaning of its recorded streams."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ END = {"type": "turn.completed", "usage": {"input_tokens": 10, "output_tokens": 
 
 
 @pytest.mark.parametrize("purpose", Purpose)
-def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
-    """Work and commit message are asked for alike: only with `--json` tokens and limits are told. Only work is kept."""
+def test_the_prompt_is_on_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
+    """Work and commit messages use `--json`, which alone reports tokens and limits. Only work keeps a session."""
     unkept = [] if purpose is Purpose.WORK else ["--ephemeral"]
     words = ["exec", "--json", "--skip-git-repo-check", *unkept, "--sandbox", "workspace-write", "--", "-"]
     assert argv(spec(), purpose) == ["codex", *words]
@@ -83,7 +83,7 @@ def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose
     ],
 )
 def test_permissions(permissions: Permissions, words: list[str]) -> None:
-    """What the agent may do unasked is said by its own flags."""
+    """The CLI's own flags set the permissions."""
     started = argv(spec("-m", "gpt-5.5", permissions=permissions))
     assert started == ["codex", "exec", "--json", "--skip-git-repo-check", *words, "-m", "gpt-5.5", "--", "-"]
 
@@ -100,19 +100,19 @@ def test_permissions(permissions: Permissions, words: list[str]) -> None:
     ],
 )
 def test_own_permission_flags_win(flags: tuple[str, ...]) -> None:
-    """Ralph adds none where the user gives one."""
+    """Ralph adds no permission flags if the user passes one."""
     started = argv(spec(*flags))
     assert started == ["codex", "exec", "--json", "--skip-git-repo-check", *flags, "--", "-"]
 
 
 def test_a_prompt_as_argument() -> None:
-    """It is text, never a file to read, and may begin with a dash."""
+    """It is text, never a file to read, and may start with a dash."""
     started = argv(spec(via=PromptVia.ARGUMENT), prompt="- do it")
     assert started[-2:] == ["--", "- do it"]
 
 
 def test_it_is_known_by_its_name() -> None:
-    """The command's base name chooses the adapter."""
+    """The base name of the command decides."""
     assert isinstance(AGENTS[type_of("/opt/bin/codex")], Codex)
 
 
@@ -120,7 +120,7 @@ def test_it_is_known_by_its_name() -> None:
 
 
 def test_work() -> None:
-    """Thinking, text, edits, commands and the final message, with cached tokens apart from the others."""
+    """Thinking, text, edits, commands and the final message, with cached tokens counted separately."""
     events, report = recorded("work")
     added, changed = ([{"path": "/home/dev/work/a.txt", "kind": kind}] for kind in ("add", "update"))
     usage = Usage(input_tokens=1800, output_tokens=125, cache_read_tokens=4200)
@@ -142,7 +142,7 @@ def test_work() -> None:
 
 
 def test_a_task_list() -> None:
-    """The list is told when it changes, and not once more at the end; it names no active entry."""
+    """The list is reported when it changes, but not again at the end; no entry is marked as active."""
     events, report = recorded("todo")
     write, test = "Write the file", "Test it"
     assert [event for event in events if isinstance(event, Todo)] == [
@@ -153,7 +153,7 @@ def test_a_task_list() -> None:
 
 
 def test_tools_of_an_mcp_server() -> None:
-    """A tool has its server's name; a failed one shows what it said."""
+    """A tool has its server's name; a failed one shows its error."""
     events, report = recorded("mcp")
     assert events[:-2] == [
         ToolStart("item_0", "notes.look_up", body({"name": "plan"})),
@@ -175,7 +175,7 @@ def test_an_mcp_server_that_does_not_answer() -> None:
 
 
 def test_a_subagent() -> None:
-    """A warning is shown as a problem and is no failure; a subagent is a tool."""
+    """A warning is shown as a problem and is not a failure; a subagent is a tool."""
     events, report = recorded("subagent")
     assert events[:3] == [
         AgentError(
@@ -189,7 +189,7 @@ def test_a_subagent() -> None:
 
 
 def test_retries_that_help() -> None:
-    """An answer after a retry is a success; what made it try again is no limit."""
+    """An answer after a retry is a success; the cause of the retry is not a limit."""
     events, report = recorded("retry")
     assert events[0] == Retry("rate limit exceeded: Rate limit reached. Please try again in 1s.", 1, 5)
     assert report == AgentReport(
@@ -198,7 +198,7 @@ def test_retries_that_help() -> None:
 
 
 def test_no_network() -> None:
-    """Waiting for the network is a retry without an end, and no result."""
+    """Waiting for the network is an endless retry without a result."""
     events, report = recorded("no_network", exit=1)
     why = "waiting for network (Connection failed: error sending request)"
     assert events == [Retry(why), Retry(why)]
@@ -209,7 +209,7 @@ def test_no_network() -> None:
 
 
 def test_a_usage_limit_until_today() -> None:
-    """The refusal is told once, with the time of the reset; the words are those of the real Codex."""
+    """The refusal is reported once, with the reset time; the text is from the real Codex."""
     events, report = recorded("usage_limit", exit=1)
     reset = datetime(2026, 11, 15, 22, 57).timestamp()
     refused, result = events
@@ -220,8 +220,8 @@ def test_a_usage_limit_until_today() -> None:
     assert (report.ended, report.retry_at, report.detail) == (Ended.LIMIT, reset, refused.text)
 
 
-def test_a_usage_limit_of_days() -> None:
-    """A later reset has its date."""
+def test_a_usage_limit_for_several_days() -> None:
+    """A later reset has a date."""
     _, report = recorded("usage_limit_far", exit=1)
     reset = datetime(2026, 11, 20, 13, 53).timestamp()
     assert (report.ended, report.retry_at) == (Ended.LIMIT, reset)
@@ -241,7 +241,7 @@ def test_a_usage_limit_of_days() -> None:
     ],
 )
 def test_limits(name: str, kind: LimitKind, ended: Ended, retry_at: float | None) -> None:
-    """Each kind of refusal that the real Codex reports, in its own words."""
+    """Every kind of refusal that the real Codex reports, in its own words."""
     events, report = recorded(name, exit=1)
     limits = [event for event in events if isinstance(event, Limited)]
     assert [(limit.kind, limit.retry_at) for limit in limits] == [(kind, retry_at)]
@@ -256,7 +256,7 @@ def test_limits(name: str, kind: LimitKind, ended: Ended, retry_at: float | None
     ],
 )
 def test_credit_in_other_words(words: str) -> None:
-    """What only a workspace's owner can mend is no reason to wait; these words are in the binary."""
+    """A problem that only a workspace owner can fix is not waited for; these messages are in the binary."""
     _, report = read(stream({"type": "error", "message": words}, failed(words)), exit=1)
     assert report.ended is Ended.AUTH
 
@@ -266,7 +266,7 @@ def failed(words: str) -> dict[str, Any]:
 
 
 def test_a_bad_request_that_names_a_file() -> None:
-    """`rate_limit.ts` in an error's words is no limit."""
+    """`rate_limit.ts` in an error message is not a limit."""
     events, report = recorded("400", exit=1)
     assert [type(event) for event in events] == [AgentError, Result]
     assert report.ended is Ended.FAILED
@@ -277,7 +277,7 @@ def test_a_bad_request_that_names_a_file() -> None:
     "words", ["ratelimit.ts", "rate limit exceeded", "You've hit your usage limit", "429 Too Many Requests"]
 )
 def test_look_alikes(words: str) -> None:
-    """What a tool prints or the model writes is never a limit, not even when the turn fails afterwards."""
+    """Text from tools and the model is never a limit, even if the turn fails afterwards."""
     lines = (
         item(
             "command_execution", command=f"cat {words}", aggregated_output=words, exit_code=1, status="failed"
@@ -295,7 +295,7 @@ def test_look_alikes(words: str) -> None:
 
 
 def test_a_cut_connection() -> None:
-    """A stream that is cut again and again ends as failed, in Codex's own words."""
+    """A stream that is cut repeatedly fails, with Codex's own message."""
     events, report = recorded("cut", exit=1)
     why = (
         "stream disconnected before completion: Transport error: network error: error decoding response body"
@@ -316,7 +316,7 @@ def test_an_empty_answer() -> None:
 
 
 def test_a_hang() -> None:
-    """A stream that stops without a result is not over, and no success whatever its exit code is."""
+    """A stream that stops without a result is not over, and not a success whatever its exit code is."""
     parser = CODEX.parser()
     parser.stdout(raw("hang"))
     assert not parser.is_over
@@ -326,7 +326,7 @@ def test_a_hang() -> None:
 
 
 def test_over_with_the_result() -> None:
-    """The result is known before the process exits; another turn takes it back."""
+    """The result is known before the process exits; another turn withdraws it."""
     parser = CODEX.parser()
     parser.stdout(stream({"type": "turn.started"}, said("It is done.")))
     assert not parser.is_over
@@ -338,7 +338,7 @@ def test_over_with_the_result() -> None:
 
 
 def test_tokens_of_two_turns_are_not_added() -> None:
-    """Each turn tells the tokens of the whole thread."""
+    """Each turn reports the tokens of the whole thread."""
     more = {"input_tokens": 30, "cached_input_tokens": 20, "cache_write_input_tokens": 4, "output_tokens": 3}
     _, report = read(stream(said("one"), END, {"type": "turn.started"}, said("two"), END | {"usage": more}))
     expected = Usage(input_tokens=6, output_tokens=3, cache_read_tokens=20, cache_write_tokens=4)
@@ -346,7 +346,7 @@ def test_tokens_of_two_turns_are_not_added() -> None:
 
 
 def test_a_flag_that_codex_does_not_know() -> None:
-    """Where it only complains on stderr, its words about the error are the reason, not its last ones."""
+    """If it only prints to stderr, the line with the error is the reason, not the last line."""
     words = b"error: unexpected argument '--full-auto' found\n\nFor more information, try '--help'.\n"
     _, report = read(b"", exit=2, stderr=words)
     assert (report.ended, report.detail) == (Ended.FAILED, "error: unexpected argument '--full-auto' found")
@@ -362,20 +362,20 @@ NONE = spec(permissions=Permissions.NONE)
 
 
 def test_a_rejected_patch() -> None:
-    """Codex tells of a patch that it rejects on stderr only; the advice names the setting."""
+    """Codex reports a rejected patch only on stderr; the advice names the setting."""
     _, report = recorded("denied", stderr=REJECTED, agent=NONE)
     assert report.ended is Ended.DENIED
     assert '"permissions": "edit"' in report.detail
 
 
 def test_a_command_in_a_read_only_sandbox() -> None:
-    """Its exit code is 0, its output says what happened."""
+    """Its exit code is 0, and its output shows what happened."""
     assert recorded("denied_command", agent=NONE)[1].ended is Ended.DENIED
     assert recorded("denied_command")[1].ended is Ended.OK
 
 
-def test_a_patch_outside_of_the_project() -> None:
-    """With permission to edit, what is missing is the bypass."""
+def test_a_patch_outside_the_project() -> None:
+    """With permission to edit, the advice is to bypass."""
     _, report = recorded("denied_outside", stderr=REJECTED)
     assert report.ended is Ended.DENIED
     assert '"permissions": "bypass"' in report.detail
@@ -388,8 +388,8 @@ def test_a_patch_outside_of_the_project() -> None:
         item("command_execution", command="make", aggregated_output="", exit_code=0, status="completed"),
     ],
 )
-def test_not_all_was_denied(worked: dict[str, Any]) -> None:
-    """One write that went through, or a command that may have written, and it is no denial."""
+def test_not_everything_was_denied(worked: dict[str, Any]) -> None:
+    """One successful write, or a command that may have written something, means it was not denied."""
     assert read(stream(worked, said("Done in part."), END), stderr=REJECTED)[1].ended is Ended.OK
 
 
@@ -410,7 +410,7 @@ DECOYS = {
     "tool result": stream(*shell("cat notes", TAG), said("I have read it."), END),
     "tool input": stream(*shell(f"echo {TAG} > x", ""), said("I have written it."), END),
     "patch": stream(item("file_change", changes=[{"path": TAG, "kind": "add"}]), said("Written."), END),
-    "reasoning": stream(item("reasoning", text=TAG), said("I go on."), END),
+    "reasoning": stream(item("reasoning", text=TAG), said("I continue."), END),
     "prompt echo": stream(said(f"You said: {PROMPT}"), END),
     "earlier message": stream(said(TAG), *shell("ls", ""), said("There is more to do."), END),
     "message before a tool": stream(said(TAG), *shell("ls", ""), END),
@@ -431,19 +431,19 @@ DECOYS = {
 
 @pytest.mark.parametrize("name", DECOYS)
 def test_decoys(name: str) -> None:
-    """The tag anywhere but in the final message is no claim."""
+    """The tag anywhere but in the final message is not a claim."""
     assert not read(DECOYS[name])[1].claim
 
 
 def test_decoys_of_a_real_run() -> None:
-    """The real Codex reads a file with the tag, echoes it, thinks it, quotes it: no claim, and no limit."""
+    """The real Codex reads a file with the tag, echoes it, thinks it and quotes it: no claim and no limit."""
     events, report = recorded("decoys")
     assert (report.ended, report.claim) == (Ended.OK, False)
     assert not [event for event in events if isinstance(event, Limited)]
 
 
 def test_the_tag_on_stderr() -> None:
-    """What is printed on stderr is noise."""
+    """Output on stderr is noise."""
     events, report = read(stream(said("I try."), END), stderr=f"{TAG}\n".encode())
     assert (events[0], report.claim) == (Noise(f"{TAG}\n"), False)
 
@@ -457,11 +457,11 @@ def test_the_tag_on_stderr() -> None:
     ],
 )
 def test_claims(lines: tuple[dict[str, Any], ...]) -> None:
-    """The tag in the final message is one."""
+    """The tag in the final message is a claim."""
     assert read(stream(*lines))[1].claim
 
 
-# ---- what cannot be read ----
+# ---- unreadable lines ----
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,7 @@ def test_claims(lines: tuple[dict[str, Any], ...]) -> None:
     ],
 )
 def test_unknown_lines(line: bytes) -> None:
-    """They are counted and shown, and the rest is read all the same."""
+    """They are counted and shown, and the rest is still read."""
     events, report = read(line + b"\n" + stream(said(TAG), END))
     assert isinstance(events[0], Unread)
     assert (report.unread, report.claim, report.ended) == (1, True, Ended.OK)
@@ -488,7 +488,7 @@ RECORDED = b"".join(path.read_bytes() for path in sorted(STREAMS.glob("codex_*.n
 
 @given(st.data())
 def test_damaged_streams(data: st.DataObject) -> None:
-    """Whatever is cut out of a stream or put into it: it is read to its end, and in pieces it means the same."""
+    """A damaged stream is read to its end, and means the same however it is split."""
     start = data.draw(st.integers(0, len(RECORDED)))
     end = data.draw(st.integers(start, min(len(RECORDED), start + 200)))
     damaged = RECORDED[:start] + data.draw(st.binary(max_size=20)) + RECORDED[end:]

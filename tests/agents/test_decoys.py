@@ -1,4 +1,4 @@
-"""Twelve ways in which a tag turns up without being a claim, for every agent with a structured stream."""
+"""Twelve ways a tag can appear without being a claim, for every agent with a structured stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ralph.agents.stream import StreamParser
 from ralph.core.model import Ended, Exit
 
 TAG = "<response>DONE</response>"
-INSTRUCTION = f"When everything is finished, print {TAG} on a line of its own."
+INSTRUCTION = f"When everything is finished, print {TAG} on a separate line."
 PROMPT = f"Fix the bug.\n\n{INSTRUCTION}\n"
 NOT_YET = "Not all of it is done."
 
@@ -24,7 +24,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shapes:
-    """How one agent prints things. `echoed`: what was said to it; `over`: its success, behind `said`."""
+    """How one agent prints things. `echoed` is the user's message; `over` is its success after `said`."""
 
     said: Callable[[str], list[Line]]
     thought: Callable[[str], list[Line]]
@@ -162,7 +162,7 @@ Decoy = Callable[[Shapes], list[Line]]
 
 
 def _told(text: str) -> Decoy:
-    """A final message in which the tag stands, but does not count."""
+    """A final message that contains the tag where it does not count."""
     return lambda agent: [*agent.called("ls", "a"), *agent.said(text)]
 
 
@@ -180,7 +180,7 @@ DECOYS: dict[str, Decoy] = {
         {"type": "something_new", "text": TAG, "content": TAG, "message": {"text": TAG}, "result": TAG}
     ],
 }
-"""Of each agent in its own shapes; stderr and errors, which end it, come on top."""
+"""The decoys in each agent's own format, besides stderr and errors, which end it."""
 
 
 def read(name: str, lines: list[Line], *, stderr: str = "", code: int = 0) -> AgentReport:
@@ -194,14 +194,14 @@ AGENT = pytest.mark.parametrize("name", SHAPES)
 
 
 def test_every_agent_is_here() -> None:
-    """An agent with a structured stream that is added has to show its shapes."""
+    """A new agent with a structured stream must define its formats here."""
     structured = {name for name in AGENTS if isinstance(AGENTS[name].parser(Reading()), StreamParser)}
     assert structured == set(SHAPES)
 
 
 @AGENT
 @pytest.mark.parametrize("decoy", DECOYS)
-def test_a_decoy_is_no_claim(name: str, decoy: str) -> None:
+def test_a_decoy_is_not_a_claim(name: str, decoy: str) -> None:
     """Neither at the end of the stream, nor where it is cut off, nor before an answer without the tag."""
     agent, lines = SHAPES[name], DECOYS[decoy](SHAPES[name])
     assert not read(name, [*lines, *agent.over()]).claim
@@ -211,24 +211,24 @@ def test_a_decoy_is_no_claim(name: str, decoy: str) -> None:
 
 
 @AGENT
-def test_a_tag_on_stderr_is_no_claim(name: str) -> None:
-    """Whatever is printed there is noise."""
+def test_a_tag_on_stderr_is_not_a_claim(name: str) -> None:
+    """Output on stderr is noise."""
     agent = SHAPES[name]
     assert not read(name, [*agent.said(NOT_YET), *agent.over()], stderr=f"{TAG}\n").claim
     assert not read(name, [], stderr=f"{TAG}\n", code=1).claim
 
 
 @AGENT
-def test_a_tag_in_an_error_is_no_claim(name: str) -> None:
-    """An error is told of the agent, not by it."""
+def test_a_tag_in_an_error_is_not_a_claim(name: str) -> None:
+    """An error is about the agent, not by the agent."""
     report = read(name, SHAPES[name].failed(f"no such model: {TAG}"), code=1)
     assert (report.ended, report.claim) == (Ended.FAILED, False)
 
 
 @AGENT
 @pytest.mark.parametrize("decoy", DECOYS)
-def test_the_true_claim_behind_a_decoy(name: str, decoy: str) -> None:
-    """No decoy hides it, if the final message has it."""
+def test_the_true_claim_after_a_decoy(name: str, decoy: str) -> None:
+    """No decoy hides it if the final message has it."""
     agent = SHAPES[name]
     lines = [*DECOYS[decoy](agent), *agent.called("ls", "a"), *agent.said(f"It is all done.\n\n{TAG}")]
     report = read(name, [*lines, *agent.over()], stderr=f"{TAG}\n")

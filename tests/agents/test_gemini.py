@@ -1,4 +1,4 @@
-"""Gemini CLI: its command line, and what its recorded streams mean."""
+"""Gemini CLI: its command line, and the meaning of its recorded streams."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ spec, argv, read, raw = GEMINI.spec, GEMINI.argv, GEMINI.read, GEMINI.raw
 
 
 def recorded(name: str, *, exit: Exit | int = 0) -> Read:
-    """A recorded stream: what comes after its first event, which names session and model."""
+    """A recorded stream without its first event, which names session and model."""
     events, report = read(raw(name), exit=exit)
     assert isinstance(events[0], AgentProgress) and events[0].text.endswith(", gemini-2.5-pro")
     return events[1:], report
@@ -85,8 +85,8 @@ END = {"type": "result", "status": "success", "stats": {"total_tokens": 11, "inp
 
 
 @pytest.mark.parametrize("purpose", Purpose)
-def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
-    """Work and commit message are asked for alike: only the stream tells tokens and limits."""
+def test_the_prompt_is_on_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
+    """Work and commit messages both use the stream, which alone reports tokens and limits."""
     words = ["--prompt=", "--output-format", "stream-json", "--skip-trust", "--approval-mode", "auto_edit"]
     assert argv(spec(), purpose) == ["gemini", *words]
 
@@ -100,7 +100,7 @@ def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose
     ],
 )
 def test_permissions(permissions: Permissions, words: list[str]) -> None:
-    """What the agent may do unasked is said by its own flags."""
+    """The CLI's own flags set the permissions."""
     started = argv(spec("-m", "x", permissions=permissions))
     assert started[1:4] == ["--prompt=", "--output-format", "stream-json"]
     assert started[4:] == ["--skip-trust", *words, "-m", "x"]
@@ -110,19 +110,19 @@ def test_permissions(permissions: Permissions, words: list[str]) -> None:
     "flags", [("--yolo",), ("-y",), ("--approval-mode", "plan"), ("--approval-mode=default",)]
 )
 def test_own_permission_flags_win(flags: tuple[str, ...]) -> None:
-    """The CLI refuses two of them, so ralph adds none to the user's."""
+    """The CLI refuses two of them, so Ralph adds none to the user's."""
     started = argv(spec(*flags, permissions=Permissions.BYPASS))
     assert started == ["gemini", "--prompt=", "--output-format", "stream-json", "--skip-trust", *flags]
 
 
 def test_a_prompt_as_argument() -> None:
-    """It is one word with its flag: a prompt may begin with a dash."""
+    """It is one word with its flag, so that a prompt may start with a dash."""
     started = argv(spec(via=PromptVia.ARGUMENT), prompt="- one\n- two")
     assert started[1] == "--prompt=- one\n- two"
 
 
 def test_it_is_known_by_its_name() -> None:
-    """The command's base name says which agent it is."""
+    """The base name of the command decides."""
     assert type_of("/opt/bin/gemini") == "gemini"
     assert isinstance(AGENTS["gemini"], Gemini)
 
@@ -131,7 +131,7 @@ def test_it_is_known_by_its_name() -> None:
 
 
 def test_work() -> None:
-    """Text in whole lines, tools with their ids, a task list, tokens, the claim."""
+    """Text in whole lines, tools with their ids, a task list, tokens and the claim."""
     events, report = recorded("work")
     listing, failing, missing = (
         f"{name}__{id}"
@@ -186,22 +186,22 @@ def test_work() -> None:
 
 
 def test_times() -> None:
-    """Every event has the time that the agent gave it."""
+    """Every event has the agent's timestamp."""
     events, _ = recorded("work")
     times = list(at(events))
     assert None not in times
     assert times[-1] == datetime(2026, 11, 15, 22, 49, 45, 268_000, tzinfo=UTC).timestamp()
 
 
-def test_tokens_of_thoughts_count_as_output() -> None:
-    """The stream's output tokens leave out thoughts; only the total has them. Cached ones are input."""
+def test_thinking_tokens_count_as_output() -> None:
+    """The stream's output tokens leave out thinking; only the total includes it. Cached tokens are input."""
     stats = {"total_tokens": 1700, "input_tokens": 1000, "output_tokens": 100, "cached": 300}
     _, report = read(stream(said("Hi"), END | {"stats": stats}))
     assert report.usage == Usage(input_tokens=700, output_tokens=700, cache_read_tokens=300)
 
 
-def test_todos_that_were_given_up() -> None:
-    """What was cancelled is no longer on the list, what is blocked is still to do."""
+def test_cancelled_todos() -> None:
+    """A cancelled entry leaves the list, a blocked one is still to do."""
     states = ["completed", "cancelled", "blocked"]
     todos = [{"description": state, "status": state} for state in states]
     events, _ = read(stream(called("write_todos", todos=todos)))
@@ -211,7 +211,7 @@ def test_todos_that_were_given_up() -> None:
 
 
 def test_an_error_without_output() -> None:
-    """Where a failed tool has no output, its error says what happened."""
+    """If a failed tool has no output, its error is shown."""
     error = {"type": "invalid_tool_params", "message": "must have a path"}
     line = {"type": "tool_result", "tool_id": "1", "status": "error", "error": error}
     events, _ = read(stream(called(), line))
@@ -219,7 +219,7 @@ def test_an_error_without_output() -> None:
 
 
 def test_an_endless_line() -> None:
-    """A line without an end is shown piece by piece; the answer is whole."""
+    """A line without an end is shown in pieces; the answer is complete."""
     events, report = read(stream(*(said("x" * 1000) for _ in range(40)), END))
     shown = [event.text for event in events if isinstance(event, Text)]
     assert max(map(len, shown)) < 20_000
@@ -227,7 +227,7 @@ def test_an_endless_line() -> None:
 
 
 def test_over_with_the_result() -> None:
-    """The result ends it, whatever the process does then; not a moment before."""
+    """The result ends it, whatever the process does then, and nothing earlier does."""
     parser = GEMINI.parser()
     parser.stdout(stream(said("Hi")))
     assert not parser.is_over
@@ -250,7 +250,7 @@ Attempt 3 failed: The model is overloaded. Please try again later.. Max attempts
 
 
 def test_retries() -> None:
-    """They are told on stderr alone, and no limit as long as the agent gets on."""
+    """They are reported only on stderr, and are not limits while the agent makes progress."""
     data = raw("retry")
     events, report = read(data, stderr=RETRIES)
     quota = (
@@ -262,8 +262,8 @@ def test_retries() -> None:
     assert report.text == "Well then."
 
 
-def test_the_quota_of_a_day() -> None:
-    """It comes back at midnight in California."""
+def test_the_daily_quota() -> None:
+    """It resets at midnight in California."""
     events, report = recorded("daily_quota", exit=173)
     text = (
         "[API Error: You have exhausted your daily quota on this model.]\n"
@@ -289,7 +289,7 @@ def test_the_quota_of_a_day() -> None:
     ],
 )
 def test_limits(name: str, exit: int, kind: LimitKind, ended: Ended, wait: float | None) -> None:
-    """Each kind in the words of a real run."""
+    """Every kind, in the words of a real run."""
     events, report = recorded(name, exit=exit)
     limited, result = events
     assert isinstance(limited, Limited)
@@ -304,7 +304,7 @@ def test_limits(name: str, exit: int, kind: LimitKind, ended: Ended, wait: float
     [(173, LimitKind.RATE), (247, LimitKind.OVERLOAD), (145, LimitKind.AUTH), (146, LimitKind.CREDIT)],
 )
 def test_a_limit_by_the_exit_code(exit: int, kind: LimitKind) -> None:
-    """It is the lower byte of the HTTP status, where the words say nothing."""
+    """It is the lower byte of the HTTP status, if the text does not say."""
     text = "[API Error: This model is currently experiencing high demand.]"
     events, report = read(stream(refused(text)), exit=exit)
     assert events == [AgentError(text), Result(Usage(), is_error=True), Limited(kind, text)]
@@ -312,7 +312,7 @@ def test_a_limit_by_the_exit_code(exit: int, kind: LimitKind) -> None:
 
 
 def test_an_expired_key() -> None:
-    """The API has a name for it, whatever its words are."""
+    """The API has an error name for it, whatever the text is."""
     error = {"code": 400, "message": "API key expired.", "details": [{"reason": "API_KEY_INVALID"}]}
     text = f"[API Error: {json.dumps({'error': error}, separators=(',', ':'))}]"
     _, report = read(stream(refused(text)), exit=144)
@@ -320,7 +320,7 @@ def test_an_expired_key() -> None:
 
 
 def test_no_key() -> None:
-    """Nothing on stdout, a word on stderr, and an exit code of its own."""
+    """Nothing on stdout, a message on stderr, and a special exit code."""
     stderr = b"When using Gemini API, you must specify the GEMINI_API_KEY environment variable.\n"
     events, report = read(b"", exit=41, stderr=stderr)
     text = stderr.decode().strip()
@@ -358,7 +358,7 @@ LOOK_ALIKES = {
 @pytest.mark.parametrize("name", LOOK_ALIKES)
 @pytest.mark.parametrize("exit", [0, 1])
 def test_look_alikes(name: str, exit: int) -> None:
-    """Words about limits are none, wherever they are not the agent's own about its end."""
+    """Text about limits counts only in the agent's own final error."""
     stderr = b"Error executing tool run_shell_command: rate limit reached, 401 Unauthorized\n"
     events, report = read(LOOK_ALIKES[name], exit=exit, stderr=stderr)
     assert not any(isinstance(event, Limited) for event in events)
@@ -376,7 +376,7 @@ def test_look_alikes(name: str, exit: int) -> None:
     ],
 )
 def test_an_empty_answer(name: str, words: str) -> None:
-    """The exit code is 0, the result an error, the tokens of all tries were used."""
+    """The exit code is 0, the result is an error, and the tokens of all tries count."""
     events, report = recorded(name)
     usage = Usage(input_tokens=4000, output_tokens=400)
     problem, result = timeless(events)
@@ -386,7 +386,7 @@ def test_an_empty_answer(name: str, words: str) -> None:
 
 
 def test_an_empty_answer_after_a_tool() -> None:
-    """It has done something, and says nothing about it."""
+    """It did something, but has no final message."""
     _, report = recorded("empty_after_tool")
     assert report == AgentReport(Ended.OK, usage=Usage(input_tokens=2000, output_tokens=200))
 
@@ -400,7 +400,7 @@ def test_an_empty_answer_after_a_tool() -> None:
     ],
 )
 def test_failures(name: str, exit: int, text: str, detail: str) -> None:
-    """A failure is told by the result, in words."""
+    """The result reports a failure with its message."""
     events, report = recorded(name, exit=exit)
     answer = [Text(f"{text}\n")] if text else []
     assert timeless(events) == [*answer, AgentError(detail), Result(Usage(), is_error=True)]
@@ -408,7 +408,7 @@ def test_failures(name: str, exit: int, text: str, detail: str) -> None:
 
 
 def test_too_many_turns() -> None:
-    """The user's own limit of turns ends it as failed; what it has used is known."""
+    """The user's limit on turns makes it fail; its usage is known."""
     _, report = recorded("max_turns", exit=53)
     assert report.ended is Ended.FAILED
     assert report.detail.startswith("Reached max session turns for this session.")
@@ -416,7 +416,7 @@ def test_too_many_turns() -> None:
 
 
 def test_a_blocked_answer() -> None:
-    """An answer that the provider withheld is no empty one."""
+    """An answer withheld by the provider is not an empty one."""
     message = "The model response was blocked due to safety settings."
     line = {"type": "error", "severity": "error", "message": message}
     events, report = read(stream(line, {"type": "result", "status": "error"}))
@@ -435,44 +435,44 @@ def test_a_warning_before_a_success() -> None:
 @pytest.mark.parametrize(
     ("exit", "ended", "detail"),
     [
-        (Exit(code=0), Ended.FAILED, "it ended without giving a result"),
+        (Exit(code=0), Ended.FAILED, "exited without a result"),
         (Exit(signal=15), Ended.KILLED, "by signal 15 (SIGTERM)"),
     ],
 )
 def test_a_hang(exit: Exit, ended: Ended, detail: str) -> None:
-    """A stream without a result is no success, whatever the exit code; its last line is shown."""
+    """Without a result it failed, whatever the exit code; its last line is shown."""
     events, report = recorded("hang", exit=exit)
     assert events == [Text("I begin to say something\n")]
     assert report == AgentReport(ended, text="I begin to say something", detail=detail)
 
 
-def test_a_folder_that_is_not_trusted() -> None:
-    """The last words on stderr say why it did not even begin."""
+def test_an_untrusted_folder() -> None:
+    """The last line on stderr says why it did not even start."""
     stderr = b"\x1b[31mGemini CLI is not running in a trusted directory.\x1b[0m\n"
     _, report = read(b"", exit=55, stderr=stderr)
     assert report == AgentReport(Ended.FAILED, detail="Gemini CLI is not running in a trusted directory.")
 
 
-# ---- what it was not allowed to do ----
+# ---- permissions ----
 
 
 @pytest.mark.parametrize("name", ["denied", "plan_mode"])
 def test_all_writes_denied(name: str) -> None:
-    """Tools that it may not use do not exist for it, or are denied by policy."""
+    """Tools without permission do not exist for it, or are denied by policy."""
     events, report = recorded(name)
     assert [event.is_error for event in events if isinstance(event, ToolEnd)] == [True, True, True]
     assert report.ended is Ended.DENIED
     assert '"permissions": "bypass"' in report.detail
 
 
-def test_a_denied_command_beside_an_edit() -> None:
-    """What was denied does not matter where something was written."""
+def test_a_denied_command_with_an_edit() -> None:
+    """A denial does not matter if something was written."""
     _, report = recorded("auto_edit")
     assert report.ended is Ended.OK
 
 
-def test_a_denied_edit_beside_a_command() -> None:
-    """One who may run commands can write."""
+def test_a_denied_edit_with_a_command() -> None:
+    """An agent that can run commands can write."""
     denial = {"type": "policy_violation", "message": "Tool execution denied by policy."}
     data = stream(
         *(called("write_file"), answered(status="error", error=denial)),
@@ -481,8 +481,8 @@ def test_a_denied_edit_beside_a_command() -> None:
     assert read(data)[1].ended is Ended.OK
 
 
-def test_a_failed_edit_is_no_denial() -> None:
-    """A tool that failed by itself was allowed to try."""
+def test_a_failed_edit_is_not_a_denial() -> None:
+    """A tool that failed by itself was allowed to run."""
     error = {"type": "edit_no_occurrence_found", "message": "0 occurrences found"}
     data = stream(called("replace"), answered(status="error", error=error), said("Hm."), END)
     assert read(data)[1].ended is Ended.OK
@@ -514,13 +514,13 @@ DECOYS = {
 
 @pytest.mark.parametrize("name", DECOYS)
 def test_decoys(name: str) -> None:
-    """Only the final message can hold the claim."""
+    """Only the final message can contain the claim."""
     _, report = read(DECOYS[name])
     assert not report.claim
 
 
 def test_decoys_of_a_real_run() -> None:
-    """The tag in prompt, thoughts, an earlier message, inputs, outputs, a fence and a quotation."""
+    """The tag in the prompt, thoughts, an earlier message, inputs, outputs, a fence and a quotation."""
     _, report = recorded("decoys")
     assert report.ended is Ended.OK
     assert report.text.endswith("I am not finished.")
@@ -528,7 +528,7 @@ def test_decoys_of_a_real_run() -> None:
 
 
 def test_the_tag_on_stderr() -> None:
-    """What is printed on stderr is shown, and no claim."""
+    """Output on stderr is shown, and is not a claim."""
     events, report = read(stream(said("Hm."), END), stderr=f"{TAG}\n".encode())
     assert events[0] == Noise(f"{TAG}\n")
     assert not report.claim
@@ -544,12 +544,12 @@ def test_the_tag_on_stderr() -> None:
     ],
 )
 def test_claims(lines: tuple[dict[str, Any], ...]) -> None:
-    """The tag in the final message is the claim, in however many pieces it comes."""
+    """The tag in the final message is the claim, however many pieces it comes in."""
     _, report = read(stream(*lines, END))
     assert report.claim
 
 
-# ---- what cannot be read ----
+# ---- unreadable lines ----
 
 
 @pytest.mark.parametrize(
@@ -564,7 +564,7 @@ def test_unknown_lines(line: bytes) -> None:
 
 @given(st.data())
 def test_damaged_streams(data: st.DataObject) -> None:
-    """Bytes lost or changed anywhere: it is read to its end, and in pieces of any size it means the same."""
+    """A damaged stream is read to its end, and means the same however it is split."""
     name = data.draw(st.sampled_from(["work", "decoys", "daily_quota", "denied"]))
     whole = bytearray(raw(name))
     for _ in range(data.draw(st.integers(1, 5))):

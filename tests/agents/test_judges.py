@@ -41,7 +41,7 @@ def argv(spec: AgentSpec) -> str:
     ],
 )
 def test_another_model(type: str, flags: tuple[str, ...], model: str, expected: tuple[str, ...]) -> None:
-    """It is named once, in the place of the user's; without a name it is a small one, unless the user has named one."""
+    """The model is passed once, replacing the user's. Without a name it is a small one, unless the user named one."""
     assert with_model(spec(type, *flags), model).flags == expected
 
 
@@ -72,20 +72,20 @@ def test_another_model(type: str, flags: tuple[str, ...], model: str, expected: 
     ],
 )
 def test_a_judge_may_do_nothing(given: AgentSpec, expected: str) -> None:
-    """Whatever the user lets the agent do: what a judge reads was written by others."""
+    """Whatever the user allows the agent: a judge reads untrusted work."""
     judge = as_judge(given, "")
     assert (argv(judge), judge.permissions) == (expected, Permissions.NONE)
 
 
-def test_opencode_is_told_by_a_variable() -> None:
-    """Every tool is denied, also those that the user's configuration allows by name."""
+def test_opencode_gets_a_variable() -> None:
+    """Every tool is denied, even those that the user's configuration allows by name."""
     name, rules = as_judge(spec("opencode", env=(("A", "b"),)), "").env[-1]
     assert name == "OPENCODE_PERMISSION"
     assert set(json.loads(rules).values()) == {"deny"} and {"*", "bash", "edit"} < json.loads(rules).keys()
 
 
 def test_the_policy_of_a_gemini_judge() -> None:
-    """It denies every tool but one that only looks; where the file were missing, nothing would be denied."""
+    """It denies every tool except one that only reads; without the file nothing would be denied."""
     first, second = tomllib.loads(POLICY.read_text())["rule"]
     assert (first["toolName"], first["decision"]) == ("list_directory", "allow")
     assert (second["toolName"], second["decision"]) == ("*", "deny")

@@ -1,4 +1,4 @@
-"""What a refusal means, and until when it holds: statuses, names, recorded words, and look-alikes."""
+"""The meaning of a refusal and when it ends: statuses, error types, recorded messages and look-alikes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USAGE, RATE, OVERLOAD = LimitKind.USAGE, LimitKind.RATE, LimitKind.OVERLOAD
 CREDIT, AUTH = LimitKind.CREDIT, LimitKind.AUTH
 
 
-# ---- statuses and names ----
+# ---- statuses and error types ----
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ CREDIT, AUTH = LimitKind.CREDIT, LimitKind.AUTH
     ],
 )
 def test_a_status_and_a_name(status: int | None, name: str, kind: LimitKind | None) -> None:
-    """The provider's own name of the error knows more than the status."""
+    """The provider's error type is more precise than the status."""
     assert by_status(status, name) is kind
 
 
 def test_what_passes_and_what_needs_a_person() -> None:
-    """Some limits are waited for; without credit or a key there is nothing to wait for."""
+    """Some limits pass; a missing key or credit does not."""
     ends = {kind: kind.ended for kind in LimitKind}
     assert ends == {
         USAGE: Ended.LIMIT,
@@ -61,7 +61,7 @@ def test_what_passes_and_what_needs_a_person() -> None:
     }
 
 
-# ---- words ----
+# ---- wording ----
 
 CODEX_USAGE = (
     "You’ve hit your usage limit. Upgrade to Pro (https://127.0.0.1/explore/pro), visit "
@@ -98,8 +98,8 @@ RECORDED = {
 
 
 @pytest.mark.parametrize(("words", "kind"), RECORDED.items())
-def test_recorded_words(words: str, kind: LimitKind) -> None:
-    """Every agent says it in its own words, with straight or curly apostrophes, in any case."""
+def test_recorded_messages(words: str, kind: LimitKind) -> None:
+    """Every agent has its own wording, with straight or curly apostrophes, in any case."""
     assert (by_wording(words), by_wording(words.replace("'", "’").upper())) == (kind, kind)
 
 
@@ -130,18 +130,18 @@ LOOK_ALIKES = [
 
 @pytest.mark.parametrize("words", LOOK_ALIKES)
 def test_look_alikes(words: str) -> None:
-    """A file, an option or another limit is none of the provider."""
+    """A file, an option or another limit is not a provider's limit."""
     assert by_wording(words) is None
 
 
-# ---- until when ----
+# ---- reset times ----
 
 NOW = datetime(2026, 11, 15, 23, 0, 30, tzinfo=UTC)
 
 
 @pytest.fixture(params=["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Auckland"])
 def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZoneInfo]:
-    """The zone of this machine."""
+    """The time zone of this machine."""
     monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield ZoneInfo(request.param)
@@ -180,7 +180,7 @@ def utc(*parts: int) -> datetime:
 )
 @pytest.mark.usefixtures("zone")
 def test_a_time_with_its_zone(words: str, then: datetime) -> None:
-    """An instant, a time of day or a date with a zone is the same wherever this machine is."""
+    """A timestamp, a time of day or a date with a zone does not depend on this machine's zone."""
     assert reset(words) == then
 
 
@@ -195,12 +195,12 @@ def test_a_time_with_its_zone(words: str, then: datetime) -> None:
     ],
 )
 def test_a_date_without_a_zone(zone: ZoneInfo, words: str, parts: tuple[int, ...]) -> None:
-    """It is meant where this machine is, and so is one in a zone that nobody knows."""
+    """It is local time, and so is one in an unknown zone."""
     assert reset(words) == datetime(*parts, tzinfo=zone)  # type: ignore[misc, arg-type]
 
 
 def test_a_time_of_day_without_a_zone(zone: ZoneInfo) -> None:
-    """It is the next such time where this machine is."""
+    """It is the next such time in the local zone."""
     here = NOW.astimezone(zone)
     soon = (here + timedelta(hours=2)).replace(second=0)
     assert reset(f"try again at {soon:%I:%M %p}.") == soon
@@ -223,7 +223,7 @@ def test_a_time_of_day_without_a_zone(zone: ZoneInfo) -> None:
     ],
 )
 def test_a_duration(words: str, seconds: float) -> None:
-    """It counts from now on."""
+    """It counts from now."""
     assert reset_at(words, NOW.timestamp()) == NOW.timestamp() + seconds
 
 
@@ -242,7 +242,7 @@ def test_a_duration(words: str, seconds: float) -> None:
     ],
 )
 def test_no_time(words: str) -> None:
-    """Where nothing is said, or nothing that can be, nothing is known."""
+    """Without a valid time the reset is unknown."""
     assert reset_at(words, NOW.timestamp()) is None
 
 
@@ -257,19 +257,19 @@ def test_no_time(words: str) -> None:
     ],
 )
 def test_a_time_that_has_just_passed(now: datetime, words: str) -> None:
-    """Minutes are told without seconds, and clocks differ: that is no wait until tomorrow."""
+    """Times come without seconds, and clocks differ: this must not mean a wait until tomorrow."""
     assert reset(words, now) == now + timedelta(minutes=1)
 
 
-def test_the_hour_that_is_left_out() -> None:
-    """A reset after the clocks have changed is where the clocks will be."""
+def test_the_skipped_hour() -> None:
+    """A reset after a clock change uses the new offset."""
     before = datetime(2026, 10, 24, 23, 0, tzinfo=ZoneInfo("Europe/Berlin"))
     assert reset("resets 9am (Europe/Berlin)", before.astimezone(UTC)) == utc(2026, 10, 25, 8)
 
 
 @given(st.text(), st.text(alphabet="at resets in0123456789:apmNov(/)UTC,. hd", max_size=60))
 def test_any_text_can_be_read(text: str, noise: str) -> None:
-    """Whatever is said, the answer is a kind or none, a time or none."""
+    """Any text gives a kind or None, and a time or None."""
     for words in (text, f"resets {noise}", f"try again in {noise}"):
         kind = by_wording(words)
         assert kind is None or isinstance(kind, LimitKind)

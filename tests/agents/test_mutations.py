@@ -1,4 +1,4 @@
-"""Fault O6: recorded streams that were damaged. Every one is read to its end, shown and journalled.
+"""Fault O6: damaged recordings of streams. Every one is read to its end, shown and journalled.
 
 `RALPH_FAULT_RUNS=100` makes 10,000 of them; `RALPH_FAULT_SEED` repeats a failure.
 """
@@ -100,7 +100,7 @@ def nest_deeply(chance: random.Random, data: bytes) -> bytes:
 def _replaced(
     chance: random.Random, data: bytes, value: Callable[[], str], only: tuple[type, ...] = (object,)
 ) -> bytes:
-    """The stream with one to three values of some lines replaced by JSON text."""
+    """The stream with one to three values in some lines replaced by JSON text."""
     lines = data.splitlines(keepends=True)
     for _ in range(chance.randint(1, 3) if lines else 0):
         number = chance.randrange(len(lines))
@@ -117,7 +117,7 @@ def _replaced(
 
 
 def _places(value: Any, only: tuple[type, ...]) -> list[tuple[Any, Any]]:
-    """Where there is a value of these types, at any depth."""
+    """The positions of values of these types, at any depth."""
     if isinstance(value, dict):
         keys: Any = list(value)
     elif isinstance(value, list):
@@ -148,7 +148,7 @@ WAYS = (
 
 @cache
 def streams(name: str) -> dict[str, bytes]:
-    """The recorded streams of an agent; Amp's are shaped like those of Claude Code."""
+    """The recorded streams of an agent; Amp's have the same shape as Claude Code's."""
     prefix = {"amp": "claude"}.get(name, name)
     found = {path.name: path.read_bytes() for path in sorted(STREAMS.glob(f"{prefix}_*.ndjson"))}
     assert len(found) > 5
@@ -171,7 +171,7 @@ def in_pieces(chance: random.Random, data: bytes) -> list[bytes]:
 
 
 def show(events: list[AgentEvent], report: AgentReport) -> None:
-    """As a person and as a program would see it, and as the journal keeps it."""
+    """As people and programs see it, and as the journal stores it."""
     ran = Ran(1.0, report.ended, claim=report.claim, usage=report.usage, retry_at=report.retry_at)
     lines, out = AgentLines(ViewOptions(verbose=True, emoji=True, colour=True, timestamp=True)), io.StringIO()
     tell = JsonLines(DirectWriter(out))
@@ -186,7 +186,7 @@ def show(events: list[AgentEvent], report: AgentReport) -> None:
 
 
 def has_said_the_tag(events: list[AgentEvent], data: bytes) -> bool:
-    """In its own text, or in the result, where some agents say their final message again."""
+    """In its own text, or in the result, where some agents repeat their final message."""
     said = "".join(event.text for event in events if isinstance(event, Text) and not event.thinking)
     return TAG.casefold() in "".join(said.split()).casefold() or bool(SAID_AGAIN.search(data))
 
@@ -194,7 +194,7 @@ def has_said_the_tag(events: list[AgentEvent], data: bytes) -> bool:
 @REPEATED
 @pytest.mark.parametrize("name", SHAPES)
 def test_o6_damaged_streams_are_read_to_their_end(name: str) -> None:
-    """No exception, a report, something to show; and no claim that the agent's own text does not make."""
+    """No exception, a report, something to show, and no claim that is not in the agent's own text."""
     chance = seeded()
     for _ in range(EACH):
         file, data = chance.choice(list(streams(name).items()))
@@ -213,8 +213,8 @@ def test_o6_damaged_streams_are_read_to_their_end(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_o6_without_damage_they_claim_what_they_claim(name: str) -> None:
-    """What is recorded can be shown as it is; some of it claims, most does not."""
+def test_o6_without_damage_the_claims_are_unchanged(name: str) -> None:
+    """Recordings are shown unchanged; some contain a claim, most do not."""
     claims = []
     for data in streams(name).values():
         events, report = read(name, [data], b"", Exit(0))

@@ -1,4 +1,4 @@
-"""OpenCode: its command line, and what its streams mean.
+"""OpenCode: its command line, and the meaning of its streams.
 
 The streams and the lines of the log were recorded with OpenCode 1.18.33.
 """
@@ -48,7 +48,7 @@ spec, argv = OPENCODE.spec, OPENCODE.argv
 
 
 def read(data: bytes | str, exit: Exit = WELL, *, err: str = "", reading: Reading | None = None) -> Read:
-    """All that is told of a process that prints `err` and then `data`."""
+    """All events of a process that prints `err` and then `data`."""
     parser = OpenCodeParser(reading or Reading(now=lambda: NOW))
     data = data.encode() if isinstance(data, str) else data
     return read_by(parser, [data], exit, stderr=err.encode())
@@ -59,7 +59,7 @@ def recorded(name: str, exit: Exit = WELL, *, err: str = "", reading: Reading | 
 
 
 def logged(error: str) -> str:
-    """What the log on stderr says of a request that has failed."""
+    """The log line on stderr about a failed request."""
     return (
         'timestamp=2026-11-15T22:47:26.964Z level=ERROR run=231fa49a message="stream error" '
         "providerID=scripted modelID=scripted session.id=ses_e1e9b2871ffe7XbBvmK5wrs2e9 small=false "
@@ -114,14 +114,14 @@ ALWAYS = ["--format", "json", "--thinking", "--print-logs", "--log-level", "ERRO
     ids=["edit", "bypass", "none", "a model", "their yolo", "their auto", "their no-auto", "their options"],
 )
 def test_the_command_line(agent: AgentSpec, words: list[str], purpose: Purpose) -> None:
-    """Whatever it is for, it streams; the user's permissions win, and no option is given twice."""
+    """It always streams; the user's permissions win, and no option is passed twice."""
     rest = list(agent.flags) if "--thinking" in agent.flags else []
     started = argv(agent, purpose)
     assert started == ["opencode", "run", *words, *rest]
 
 
-def test_a_prompt_as_an_argument_is_no_option() -> None:
-    """Where the user wants the prompt as an argument it stands behind two dashes."""
+def test_a_prompt_as_an_argument_is_not_an_option() -> None:
+    """If the user wants the prompt as an argument, it comes after two dashes."""
     started = argv(spec(via=PromptVia.ARGUMENT), prompt="--do it")
     assert started[-3:] == ["--auto", "--", "--do it"]
 
@@ -192,7 +192,7 @@ def todos(*statuses: str) -> list[dict[str, str]]:
 
 
 def test_a_subagent_speaks_for_itself() -> None:
-    """What a subagent says is the result of a tool, and no claim."""
+    """A subagent's text is the result of a tool, and not a claim."""
     events, report = recorded("task")
     words = f"<task_result>\nSeen from inside. {TAG}\n</task_result>"
     assert [event.output.text for event in events if isinstance(event, ToolEnd)] == [
@@ -204,7 +204,7 @@ def test_a_subagent_speaks_for_itself() -> None:
 
 
 def test_a_rejected_write_ends_it() -> None:
-    """Without --auto a write that needs to be asked for is rejected, and the process stops there: denied."""
+    """Without --auto a write that needs approval is rejected, and the process stops there: denied."""
     asked = "\x1b[93m\x1b[1m! \x1b[0mpermission requested: edit (hello.txt); auto-rejecting\n"
     reading = Reading(spec=spec(permissions=Permissions.NONE))
     events, report = recorded("rejected", err=asked, reading=reading)
@@ -223,23 +223,23 @@ def test_a_rejected_write_ends_it() -> None:
     ]
     advice = 'was denied (write): set "agent": {"permissions": "edit"}, or allow these tools in "flags"'
     assert report == AgentReport(
-        Ended.DENIED, usage=ONE_STEP, detail=f"all that the agent tried to change {advice}"
+        Ended.DENIED, usage=ONE_STEP, detail=f"every change the agent tried {advice}"
     )
 
 
 def test_writes_that_rules_forbid() -> None:
-    """Where a rule of the user's own denies all writes, the advice names the file of the rules."""
+    """If one of the user's rules denies all writes, the advice names the file with the rules."""
     _, report = recorded("forbidden")
     assert report == AgentReport(
         Ended.DENIED,
         text="I was not allowed to.\n",
         usage=Usage(0.0, 3000, 300),
-        detail='all that the agent tried to change was denied: see "permission" in its opencode.json',
+        detail='every change the agent tried was denied: see "permission" in its opencode.json',
     )
 
 
 def test_one_write_that_was_allowed_is_enough() -> None:
-    """An agent that has changed something is not denied, whatever else was."""
+    """An agent that has changed something was not denied."""
     rejected = tool(
         "write", status="error", error="The user rejected permission to use this specific tool call."
     )
@@ -248,13 +248,13 @@ def test_one_write_that_was_allowed_is_enough() -> None:
 
 
 def test_a_failed_write_was_not_denied() -> None:
-    """An error that is no refusal counts as none."""
+    """An error that is not a refusal does not count as one."""
     failed = tool("write", status="error", error="EACCES: permission denied, open '/home/dev/x'")
     assert read(start() + failed + finish("tool-calls") + start() + finish())[1].ended is Ended.OK
 
 
 def test_an_empty_answer() -> None:
-    """A step without a word is a result, but an empty one."""
+    """A step without text is a result, but an empty one."""
     events, report = recorded("empty")
     assert events == [
         AgentProgress("session ses_e1e9c1041ffe4SntavhnHzyzuU"),
@@ -264,7 +264,7 @@ def test_an_empty_answer() -> None:
 
 
 def test_a_failure() -> None:
-    """An error that is no limit fails the iteration in its own words, whatever the exit code."""
+    """An error that is not a limit fails the iteration with its message, whatever the exit code."""
     events, report = recorded("failed", err=logged("bad thing"))
     assert events == [
         Noise("bad thing\n"),
@@ -275,7 +275,7 @@ def test_a_failure() -> None:
 
 
 def test_an_unknown_model() -> None:
-    """The stream does not say what is wrong; the log does, and so does Ralph."""
+    """The stream does not show what is wrong, but the log does, and so does Ralph."""
     error = "Model not found: nope/nope. Did you mean: standardcompute?"
     log = (
         "timestamp=2026-11-15T22:47:42.124Z level=ERROR run=33a5c2d7 message=failed ref=err_4f4f929b "
@@ -290,8 +290,8 @@ def test_an_unknown_model() -> None:
     assert report == AgentReport(Ended.FAILED, detail=error)
 
 
-def test_a_stream_that_was_cut_is_tried_again() -> None:
-    """What the first try had said is not told; the second one counts."""
+def test_a_stream_that_was_cut_is_retried() -> None:
+    """The text of the first try is not reported; the second one counts."""
     events, report = recorded("cut")
     assert events == [
         AgentProgress("session ses_e1e9bdc62ffe1K8m99cpmKoymi"),
@@ -305,13 +305,13 @@ def test_a_stream_that_was_cut_is_tried_again() -> None:
     ("exit", "report"),
     [
         (Exit(None, signal=9), AgentReport(Ended.KILLED, detail="by signal 9 (SIGKILL)")),
-        (Exit(0), AgentReport(Ended.FAILED, detail="it ended without giving a result")),
+        (Exit(0), AgentReport(Ended.FAILED, detail="exited without a result")),
         (Exit(None, signal=15, ended=Ended.IDLE), AgentReport(Ended.KILLED, detail="by signal 15 (SIGTERM)")),
     ],
     ids=["killed", "exit 0", "ended by Ralph"],
 )
 def test_a_hang_has_no_result(exit: Exit, report: AgentReport) -> None:
-    """A stream without a last step was no success, even with exit 0."""
+    """A stream without a last step is not a success, even with exit 0."""
     events, found = recorded("hang", exit)
     assert (events, found) == ([AgentProgress("session ses_e1e9bc7c6ffeobOKlGlJyFXf0N")], report)
 
@@ -320,7 +320,7 @@ def test_a_hang_has_no_result(exit: Exit, report: AgentReport) -> None:
 
 
 def test_a_usage_window_that_is_used_up() -> None:
-    """It would wait for hours in silence: the log tells, and Ralph knows that it is over, until when."""
+    """It would wait for hours in silence. From the log Ralph knows the limit and its reset time."""
     words = "The usage limit has been reached. It will reset in 2 hours 5 minutes."
     parser = OpenCodeParser(Reading(now=lambda: NOW))
     events = parser.stderr(logged(words).encode())
@@ -330,14 +330,14 @@ def test_a_usage_window_that_is_used_up() -> None:
 
 
 def test_credit_that_is_used_up() -> None:
-    """The same for credit, which no waiting brings back."""
+    """The same for credit, which does not come back by waiting."""
     words = "You exceeded your current quota, please check your plan and billing details."
     events, report = read("", Exit(None, signal=15, ended=Ended.OK), err=logged(words))
     assert (events, report) == ([Limited(LimitKind.CREDIT, words)], AgentReport(Ended.AUTH, detail=words))
 
 
 def test_a_rate_limit_that_does_not_pass() -> None:
-    """It tries by itself, which is told; in the end the stream has the status and the time to wait."""
+    """It retries by itself, which is reported; in the end the stream has the status and the time to wait."""
     words = "Rate limit reached for requests"
     events, report = recorded("rate", Exit(1), err=logged(words) * 6)
     assert events == [
@@ -349,7 +349,7 @@ def test_a_rate_limit_that_does_not_pass() -> None:
 
 
 def test_an_overload_that_passes() -> None:
-    """Once the provider answers, the refusal before is forgotten."""
+    """Once the provider answers, the earlier refusal is forgotten."""
     words = "The server is overloaded"
     events, report = recorded("overload", err=logged(words))
     assert events == [
@@ -362,7 +362,7 @@ def test_an_overload_that_passes() -> None:
 
 
 def test_a_long_silence_after_a_refusal_is_a_limit() -> None:
-    """A `retry-after` is kept to in silence: after a while that is as good as a result."""
+    """It waits for a `retry-after` in silence; after a while this counts as a result."""
     now = [NOW]
     parser = OpenCodeParser(Reading(now=lambda: now[0]))
     parser.stderr(logged("Too Many Requests").encode())
@@ -378,7 +378,7 @@ def test_a_long_silence_after_a_refusal_is_a_limit() -> None:
 
 
 def test_a_subagent_that_was_refused_is_waited_for() -> None:
-    """The stream says nothing while a subagent works: its refusal makes no silence a limit."""
+    """The stream is silent while a subagent works, so its refusal does not turn silence into a limit."""
     now = [NOW]
     parser = OpenCodeParser(Reading(now=lambda: now[0]))
     log = logged("Too Many Requests").replace("agent=build mode=primary", "agent=general mode=subagent")
@@ -396,8 +396,10 @@ def test_a_subagent_that_was_refused_is_waited_for() -> None:
     ],
 )
 @pytest.mark.parametrize("log_first", [True, False])
-def test_a_refusal_is_told_once(name: str, kind: LimitKind, words: str, at: float, log_first: bool) -> None:
-    """Log and stream tell of the same refusal, in any order; both of these need a person."""
+def test_a_refusal_is_reported_once(
+    name: str, kind: LimitKind, words: str, at: float, log_first: bool
+) -> None:
+    """Log and stream report the same refusal, in any order; both of these need a person."""
     parser = OpenCodeParser(Reading(now=lambda: NOW))
     stream = (STREAMS / f"opencode_{name}.ndjson").read_bytes()
     if log_first:
@@ -424,7 +426,7 @@ def test_a_refusal_is_told_once(name: str, kind: LimitKind, words: str, at: floa
     ],
 )
 def test_what_a_refusal_means(error: str, kind: LimitKind, retry_at: float | None) -> None:
-    """The status counts, and the words where they know more."""
+    """The status counts, and the wording if it is more precise."""
     events, report = read(error, Exit(1))
     limited = events[0]
     assert isinstance(limited, Limited)
@@ -442,8 +444,8 @@ LOOK_ALIKES = {
 
 @pytest.mark.parametrize("name", LOOK_ALIKES)
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_limit_in_the_work_is_none(name: str, code: int) -> None:
-    """Only the agent's own errors tell of limits, whatever the exit code."""
+def test_a_limit_in_the_work_is_not_a_limit(name: str, code: int) -> None:
+    """Only the agent's own errors report limits, whatever the exit code."""
     stream = LOOK_ALIKES[name]
     events, report = read(start() + stream + finish("tool-calls") + start() + finish(), Exit(code))
     assert not [event for event in events if isinstance(event, Limited)]
@@ -454,12 +456,12 @@ def test_a_limit_in_the_work_is_none(name: str, code: int) -> None:
     "words",
     ["Cannot read src/ratelimit.ts", "bad thing", "Unexpected server error", "socket hang up"],
 )
-def test_other_errors_are_no_limits(words: str) -> None:
-    """A failure that only names a file with such a name is a plain failure."""
+def test_other_errors_are_not_limits(words: str) -> None:
+    """A failure that only names a file with such words is a plain failure."""
     assert read(refused(400, words), Exit(1), err=logged(words))[1] == AgentReport(Ended.FAILED, detail=words)
 
 
-def test_the_title_of_a_session_is_not_worth_a_limit() -> None:
+def test_a_limit_on_the_session_title_does_not_matter() -> None:
     """A refused side call changes nothing."""
     log = logged("Usage limit reached").replace("small=false", "small=true")
     events, report = read(start() + text("Well.") + finish(), err=log)
@@ -499,7 +501,7 @@ DECOYS = {
 
 @pytest.mark.parametrize("name", DECOYS)
 def test_only_the_final_message_claims(name: str) -> None:
-    """A tag anywhere but in the last assistant message is no claim."""
+    """A tag anywhere but in the last assistant message is not a claim."""
     err = {"stderr": f"{TAG}\n", "the log": logged(TAG)}.get(name, "")
     reading = Reading(prompt=f"Do it all. You want me to say {TAG} at the end of it all.", now=lambda: NOW)
     _, report = read(DECOYS[name] + finish(), err=err, reading=reading)
@@ -514,16 +516,16 @@ def test_a_true_claim_after_a_decoy(name: str) -> None:
 
 
 def test_a_message_of_several_texts() -> None:
-    """Each text of a message is a line of its own, so that a quotation ends with its text."""
+    """Each text of a message is a separate line, so that a quotation ends with its text."""
     _, report = read(start() + text("> quoted") + text(TAG) + finish())
     assert (report.claim, report.text) == (True, f"> quoted\n{TAG}\n")
 
 
-# ---- the rest ----
+# ---- other behaviour ----
 
 
 def test_usage_grows_with_every_step() -> None:
-    """Tokens and money are of one step each; thinking is output."""
+    """Tokens and cost are per step; thinking is output."""
     tokens = {"total": 99, "input": 10, "output": 5, "reasoning": 2, "cache": {"read": 30, "write": 4}}
     step = finish("tool-calls", tokens=tokens, cost=0.25)
     parser = OpenCodeParser(Reading())
@@ -534,7 +536,7 @@ def test_usage_grows_with_every_step() -> None:
 
 
 def test_it_is_over_with_its_last_step() -> None:
-    """A step that ends with tool calls is not the last one; one that follows a result takes it back."""
+    """A step that ends with tool calls is not the last one; one that follows a result withdraws it."""
     parser = OpenCodeParser(Reading())
     states = []
     for piece in (start(), tool("bash"), finish("tool-calls"), start(), finish(), start(), finish("length")):
@@ -544,21 +546,21 @@ def test_it_is_over_with_its_last_step() -> None:
 
 
 def test_a_step_with_tools_is_not_the_last_one() -> None:
-    """Some providers say `stop` after tool calls; the agent goes on all the same."""
+    """Some providers report `stop` after tool calls; the agent continues anyway."""
     parser = OpenCodeParser(Reading())
     parser.stdout((start() + tool("bash") + finish("stop")).encode())
     assert not parser.is_over
 
 
 def test_a_tool_of_the_provider_is_part_of_the_answer() -> None:
-    """A search that the provider has made itself asks for no further step."""
+    """A search by the provider itself needs no further step."""
     search = {"tool": "web_search", "callID": "call_1", "metadata": {"providerExecuted": True}}
     found = line("tool_use", part=search | {"state": {"status": "completed"}})
     assert read(start() + found + SAID + finish("stop"))[1].claim
 
 
-def test_a_task_that_was_given_up_leaves_the_list() -> None:
-    """The list shows what is to be done and what is done."""
+def test_a_cancelled_task_leaves_the_list() -> None:
+    """The list shows what is to do and what is done."""
     todos = [{"content": "one", "status": "cancelled"}, {"content": "two", "status": "odd"}, "three"]
     events, _ = read(tool("todowrite", {"todos": todos}))
     assert events[0] == Todo((TodoItem("two", TodoStatus.PENDING),))
@@ -578,16 +580,16 @@ def test_a_task_that_was_given_up_leaves_the_list() -> None:
         (b'{"type":"step_finish","part":{"tok\n', "Input data was truncated"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_no_end(data: bytes, why: str) -> None:
-    """It is counted and shown; the rest is read all the same."""
+def test_an_unreadable_line_does_not_end_the_stream(data: bytes, why: str) -> None:
+    """It is counted and shown; the rest is still read."""
     events, report = read(data + (start() + SAID + finish()).encode())
     assert isinstance(events[0], Unread) and events[0].why == why
     assert (report.ended, report.claim, report.unread) == (Ended.OK, True, 1)
 
 
 @pytest.mark.parametrize("path", sorted(STREAMS.glob("opencode_*.ndjson")), ids=lambda path: path.stem)
-def test_how_a_stream_is_cut_changes_nothing(path: Path) -> None:
-    """A stream that comes byte by byte means the same."""
+def test_how_a_stream_is_split_does_not_matter(path: Path) -> None:
+    """A stream that arrives byte by byte means the same."""
     data = path.read_bytes()
     pieces = (bytes([byte]) for byte in data)
     assert read_by(OpenCodeParser(Reading()), pieces, WELL) == read(data, reading=Reading())

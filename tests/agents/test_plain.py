@@ -62,7 +62,7 @@ def play(
 
 @given(PIECES, st.lists(st.integers(0, 400), max_size=10))
 def test_no_byte_is_lost_between_pieces(parts: list[bytes], cuts: list[int]) -> None:
-    """However the bytes are cut, the text is what decoding them at once would give."""
+    """However the bytes are split, the text is the same as when decoded at once."""
     data = b"".join(parts)
     lines = LineText()
     text = "".join([lines.feed(piece) for piece in cut(data, cuts)]) + lines.finish()
@@ -70,7 +70,7 @@ def test_no_byte_is_lost_between_pieces(parts: list[bytes], cuts: list[int]) -> 
 
 
 def test_text_comes_in_whole_lines() -> None:
-    """A line is held back until it is whole; the last one comes at the end."""
+    """A line is held back until it is complete; the last one comes at the end."""
     lines = LineText()
     assert [lines.feed(b"one\ntw"), lines.feed(b"o"), lines.feed(b"\nthree"), lines.finish()] == [
         "one\n",
@@ -81,26 +81,26 @@ def test_text_comes_in_whole_lines() -> None:
 
 
 def test_an_endless_line_is_not_held_back() -> None:
-    """A line without an end is let go in pieces, so that memory stays bounded."""
+    """A line without an end is passed on in pieces, so that memory stays bounded."""
     lines = LineText()
     let_go = sum(len(lines.feed(b"x" * 1000)) for _ in range(100))
     assert 100_000 - let_go < MAX_TEXT
     assert let_go + len(lines.finish()) == 100_000
 
 
-# ---- the beginning and the end of an answer ----
+# ---- the start and the end of an answer ----
 
 
 def test_a_short_answer_is_kept_whole() -> None:
-    """What fits is kept as it is."""
+    """A text that fits is kept as it is."""
     ends = Ends()
     for piece in ("a" * MAX_TEXT, "b" * (MAX_TEXT - 1)):
         ends.add(piece)
     assert ends.text == "a" * MAX_TEXT + "b" * (MAX_TEXT - 1)
 
 
-def test_a_long_answer_is_kept_by_its_ends() -> None:
-    """Of a long answer its beginning and its end are kept, and the gap is marked."""
+def test_a_long_answer_keeps_its_start_and_end() -> None:
+    """The start and the end of a long answer are kept, and the gap is marked."""
     ends = Ends()
     ends.add("a" * MAX_TEXT)
     for _ in range(1000):
@@ -113,8 +113,8 @@ def test_a_long_answer_is_kept_by_its_ends() -> None:
 
 
 @given(PIECES, st.lists(st.integers(0, 400), max_size=10))
-def test_how_output_is_cut_changes_nothing(parts: list[bytes], cuts: list[int]) -> None:
-    """The report and the text shown depend on the bytes alone, not on how they arrived."""
+def test_how_output_is_split_does_not_matter(parts: list[bytes], cuts: list[int]) -> None:
+    """The report and the text shown depend only on the bytes, not on how they arrive."""
     data = b"".join(parts)
     events, report = play(cut(data, cuts))
     whole_events, whole_report = play([data])
@@ -125,15 +125,15 @@ def shown(events: Sequence[AgentEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, Text | Noise))
 
 
-def test_how_a_long_line_is_cut_changes_nothing() -> None:
-    """A tag followed by much text on the same line is found in every cut, or in none."""
+def test_how_a_long_line_is_split_does_not_matter() -> None:
+    """A tag followed by a lot of text on the same line is found for every split, or for none."""
     line = b"x" * 16_000 + b" " + TAG + b" " + b"y" * 14_000 + b"\n"
     cuts: list[list[int]] = [[], [10_000, 25_000], [15_000], [5_000, 10_000, 15_000, 20_000, 25_000]]
     assert len({play(cut(line, places))[1].claim for places in cuts}) == 1
 
 
 def test_stderr_is_shown_and_never_a_claim() -> None:
-    """A tag on stderr is noise; the last line of stderr tells why an agent failed."""
+    """A tag on stderr is noise; the last line on stderr explains a failure."""
     parser = PlainParser(Reading())
     events = [*parser.stdout(b"working\n"), *parser.stderr(TAG + b"\nno "), *parser.stderr(b"network\n")]
     last, report = parser.finish(Exit(1))
@@ -156,8 +156,8 @@ def test_stderr_is_shown_and_never_a_claim() -> None:
         (b"text", Exit(None, signal=9), Ended.KILLED),
     ],
 )
-def test_the_exit_says_how_it_went(output: bytes, exit: Exit, ended: Ended) -> None:
-    """Exit code 0 with an answer is well; without one it is empty; the rest failed or was killed."""
+def test_the_exit_decides_the_result(output: bytes, exit: Exit, ended: Ended) -> None:
+    """Exit code 0 with an answer is a success, without one it is empty; the rest failed or was killed."""
     assert play([output], exit)[1].ended is ended
 
 
@@ -166,7 +166,7 @@ def test_the_exit_says_how_it_went(output: bytes, exit: Exit, ended: Ended) -> N
     [(9, "by signal 9 (SIGKILL)"), (15, "by signal 15 (SIGTERM)"), (63, "by signal 63 (unknown)")],
 )
 def test_a_signal_is_named(number: int, words: str) -> None:
-    """Whoever reads that an agent was killed learns by which signal, not its last complaint."""
+    """The report of a killed agent names the signal, not the last line on stderr."""
     parser = PlainParser(Reading())
     parser.stderr(b"out of memory?\n")
     assert parser.finish(Exit(None, signal=number))[1] == AgentReport(Ended.KILLED, detail=words)
@@ -181,33 +181,33 @@ def test_a_signal_is_named(number: int, words: str) -> None:
     ],
     ids=["a claim in colours", "a quotation in colours", "a title before a claim"],
 )
-def test_escapes_are_no_part_of_the_answer(output: bytes, text: str, claim: bool) -> None:
-    """What is shown, kept and looked at for a claim is the same text, without escapes."""
+def test_escapes_are_not_part_of_the_answer(output: bytes, text: str, claim: bool) -> None:
+    """The text shown, kept and searched for a claim is the same, without escapes."""
     events, report = play([output])
     assert (events, report) == ([Text(text)], AgentReport(Ended.OK, claim, text))
 
 
 def test_the_reason_of_a_failure_is_short() -> None:
-    """Only the last line of stderr is told, and no more than 500 characters of it."""
+    """Only the last line on stderr is reported, and at most 500 characters of it."""
     parser = PlainParser(Reading())
     parser.stderr(b"first\n" + b"x" * 2000 + b"\n\n")
     assert parser.finish(Exit(1))[1].detail == "x" * 500
 
 
-def test_the_prompt_repeated_is_no_claim() -> None:
+def test_the_repeated_prompt_is_not_a_claim() -> None:
     """The parser knows the prompt, so an agent that prints it claims nothing; its own tag still counts."""
     prompt = f"Fix the bug and then print {TAG.decode()} alone."
     echo = prompt.encode() + b"\n"
     assert (play([echo], prompt=prompt)[1].claim, play([echo, TAG], prompt=prompt)[1].claim) == (False, True)
 
 
-def test_plain_text_costs_nothing_that_is_known() -> None:
+def test_plain_text_has_no_usage() -> None:
     """An agent without structured output reports no usage."""
     assert PlainParser(Reading()).usage == Usage()
 
 
 def test_a_tag_after_a_huge_line_is_found() -> None:
-    """Five megabytes on one line do not hide the claim behind them."""
+    """Five megabytes on one line do not hide the claim after them."""
     chunk = b"x" * (1 << 16)
     assert play([*[chunk] * 80, b"\n", TAG])[1].claim
 
@@ -230,8 +230,8 @@ NOW = 1_800_000_000.0
         ("You've hit your usage limit. Try again in 2 hours.\nall tests pass", "", 1, Ended.FAILED, None),
     ],
 )
-def test_a_limit_by_its_last_words(out: str, err: str, code: int, ended: Ended, wait: float | None) -> None:
-    """An agent that failed by itself may say in its last words that it is at a limit; others do not count."""
+def test_a_limit_in_the_last_lines(out: str, err: str, code: int, ended: Ended, wait: float | None) -> None:
+    """An agent that failed by itself may report a limit in its last lines; nothing else counts."""
     parser = PlainParser(Reading(now=lambda: NOW))
     parser.stdout(f"{out}\n".encode())
     parser.stderr(f"{err}\n".encode())

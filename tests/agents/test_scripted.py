@@ -36,7 +36,7 @@ def run(
     via: PromptVia = PromptVia.STDIN,
     purpose: Purpose = Purpose.WORK,
 ) -> subprocess.CompletedProcess[bytes]:
-    """One iteration of the agent; the prompt is where the loop would put it, and nowhere else."""
+    """One iteration of the agent; the prompt is only where the loop would put it."""
     (cwd / "prompt.txt").write_text(prompt)
     spec = AgentSpec("scripted", "scripted", "scripted", flags, prompt_via=via)
     return subprocess.run(
@@ -51,7 +51,7 @@ def run(
 
 
 def test_it_is_known_by_its_name() -> None:
-    """`scripted` is the scripted agent, and it reads its prompt from stdin unless told otherwise."""
+    """`scripted` is the scripted agent, and it reads its prompt from stdin by default."""
     assert (type_of("scripted"), AGENTS["scripted"].prompt_via) == ("scripted", PromptVia.STDIN)
     assert type_of("./my-agent") == "custom"
 
@@ -64,8 +64,8 @@ def test_it_is_known_by_its_name() -> None:
         (PromptVia.FILE, "--file=.ralph/prompt_001.txt"),
     ],
 )
-def test_it_is_run_by_the_interpreter_that_runs_ralph(via: PromptVia, word: str) -> None:
-    """Nothing on PATH is needed; it is told where its prompt is, and flags are its arguments."""
+def test_it_runs_with_the_interpreter_of_ralph(via: PromptVia, word: str) -> None:
+    """It needs nothing on PATH; it gets the place of its prompt, and flags are its arguments."""
     spec = AgentSpec("scripted", "scripted", "scripted", ("demo.yaml",), prompt_via=via)
     assert Scripted().argv(spec, Purpose.WORK, Prompt("-x y", ".ralph/prompt_001.txt")) == [
         sys.executable,
@@ -77,8 +77,8 @@ def test_it_is_run_by_the_interpreter_that_runs_ralph(via: PromptVia, word: str)
     ]
 
 
-def test_a_turn_is_played_in_its_order(tmp_path: Path) -> None:
-    """Text, commands, rubbish and last words come in the documented order; stderr is apart."""
+def test_a_turn_is_played_in_order(tmp_path: Path) -> None:
+    """Text, commands, rubbish and final text come in the documented order; stderr is separate."""
     done = play(
         tmp_path,
         {"say": "last", "run": ["echo one", "echo two"], "text": "first", "stderr": "aside", "rubbish": 3},
@@ -90,14 +90,14 @@ def test_a_turn_is_played_in_its_order(tmp_path: Path) -> None:
     )
 
 
-def test_rubbish_is_no_text(tmp_path: Path) -> None:
-    """A turn can print bytes that are no UTF-8, every one of them."""
+def test_rubbish_is_not_text(tmp_path: Path) -> None:
+    """A turn can print bytes that are not UTF-8, and all of them arrive."""
     done = play(tmp_path, {"rubbish": 256})
     assert sorted(done.stdout) == list(range(256))
 
 
-def test_iteration_n_plays_turn_n_and_the_last_for_ever(tmp_path: Path) -> None:
-    """The iteration chooses the turn; after the last one it is played again."""
+def test_iteration_n_plays_turn_n_and_the_last_one_repeats(tmp_path: Path) -> None:
+    """The iteration selects the turn; the last one is repeated."""
     turns: list[dict[str, Any]] = [{"say": "one"}, {"say": "two"}]
     said = [play(tmp_path, *turns, iteration=n).stdout for n in (1, 2, 3, 100)]
     assert said == [b"one\n", b"two\n", b"two\n", b"two\n"]
@@ -105,14 +105,14 @@ def test_iteration_n_plays_turn_n_and_the_last_for_ever(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("via", [PromptVia.STDIN, PromptVia.ARGUMENT, PromptVia.FILE])
 def test_the_prompt_arrives(tmp_path: Path, via: PromptVia) -> None:
-    """By stdin, argument or file: `{prompt}` in a text stands for the prompt, whatever is in it."""
+    """By stdin, argument or file: `{prompt}` in a text stands for the prompt, whatever it contains."""
     prompt = "--file=x Füge ein:\n$(touch nothing) `x` \\n {prompt}"
     done = play(tmp_path, {"text": "You said: {prompt}"}, prompt=prompt, via=via)
     assert (done.stdout.decode(), done.stderr) == (f"You said: {prompt}\n", b"")
 
 
 def test_the_exit_code_is_the_scripts(tmp_path: Path) -> None:
-    """A turn chooses its exit code; a command of it that fails does not."""
+    """A turn sets its exit code; a command of it that fails does not."""
     assert [play(tmp_path, {"exit": 7}).returncode, play(tmp_path, {"run": "exit 3"}).returncode] == [7, 0]
 
 
@@ -125,7 +125,7 @@ def test_yaml_and_json_are_both_scripts(tmp_path: Path) -> None:
 
 
 def test_a_commit_message_needs_no_script(tmp_path: Path) -> None:
-    """Asked for a commit message it has one."""
+    """Asked for a commit message, it has one."""
     done = run("script.json", purpose=Purpose.MESSAGE, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"Do what the script says\n")
 
@@ -149,7 +149,7 @@ def test_a_commit_message_needs_no_script(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_script_is_one_clear_error(tmp_path: Path, text: str | bytes, complaint: str) -> None:
-    """What is wrong with a script is said in one line with its name, the turn and the key."""
+    """A problem with a script is one line with its name, the turn and the key."""
     path = tmp_path / "bad.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(SystemExit) as error:
@@ -169,15 +169,15 @@ def test_a_bad_script_ends_the_process(tmp_path: Path) -> None:
 
 
 def test_a_delay_cannot_be_negative(tmp_path: Path) -> None:
-    """A value that cannot be is refused like one of the wrong kind."""
+    """An impossible value is refused like one of the wrong type."""
     (tmp_path / "bad.yaml").write_text("turns: [{delay: -1}]")
     with pytest.raises(SystemExit):
         load(str(tmp_path / "bad.yaml"))
 
 
 def test_a_missing_script_is_one_clear_error(tmp_path: Path) -> None:
-    """No flag and no file are told apart."""
-    assert run(cwd=tmp_path).stderr == b"scripted agent: name the script in agent.flags\n"
+    """A missing flag and a missing file have different messages."""
+    assert run(cwd=tmp_path).stderr == b"scripted agent: no script given; add its path to agent.flags\n"
     with pytest.raises(SystemExit) as error:
         load("none.yaml")
     assert "scripted agent: none.yaml: " in str(error.value) and "No such file" in str(error.value)

@@ -1,4 +1,4 @@
-"""A check context for tests of single checks: what it hands out is fixed, what it is asked is kept."""
+"""A check context for tests of single checks: its answers are fixed, and its calls are recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG = ".ralph/guardrail_001_make_test.log"
 
 @dataclass
 class Bench:
-    """The means of a check, without any process."""
+    """The context of a check, without any process."""
 
     exit: Exit = field(default_factory=lambda: Exit(0))
     output: str = ""

@@ -1,4 +1,4 @@
-"""Something must have been changed."""
+"""There must be changes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ from ralph.core.model import Check, FailAction, Feedback, Verdict
 CHECK = Check("changes", "changes")
 
 
-def test_the_registry_knows_it() -> None:
+def test_it_is_in_the_registry() -> None:
     """A check with the method `changes` is this one."""
     assert METHODS["changes"].run is run
 
 
 def test_a_change_is_green() -> None:
-    """Any difference will do."""
-    assert run(CHECK, Bench(difference="+x\n")) == Verdict(
-        "changes", green=True, reason="something was changed"
-    )
+    """Any difference is enough."""
+    assert run(CHECK, Bench(difference="+x\n")) == Verdict("changes", green=True, reason="there are changes")
 
 
 def test_no_change_is_red() -> None:
-    """A promise without work is told so."""
+    """After a promise without work, the agent is told so."""
     assert run(CHECK, Bench()) == Verdict(
         "changes",
         green=False,
         reason="nothing was changed",
-        feedback=Feedback(FailAction.APPEND, "You say that it is done, but nothing was changed."),
+        feedback=Feedback(FailAction.APPEND, "You say the task is done, but nothing was changed."),
     )
 
 

@@ -1,4 +1,4 @@
-"""A guardrail in a fresh copy: what only works here is red."""
+"""A guardrail in a fresh copy catches "works on my machine"."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def run(project: Project, body: str, command: str, directory: str = ".") -> tupl
     return ended.code, ended.err
 
 
-def test_what_needs_an_ignored_file_is_red(repository: Project) -> None:
-    """A product that works in the tree, but not in a clone, does not complete."""
+def test_work_that_needs_an_ignored_file_is_red(repository: Project) -> None:
+    """Work that runs in the tree but not in a clone does not complete."""
     (repository.path / ".gitignore").write_text("local\n")
     works_here = "echo 'echo hi' > local; echo '. ./local' > product.sh"
     assert run(repository, works_here, "sh product.sh")[0] == 1
@@ -23,7 +23,7 @@ def test_what_needs_an_ignored_file_is_red(repository: Project) -> None:
 
 
 def test_the_copy_has_everything_else(repository: Project) -> None:
-    """Tracked, changed, new and nested files are there as they are, modes too, and ours stay untouched."""
+    """Tracked, changed, new and nested files are copied with their modes, and the originals stay untouched."""
     body = "echo changed > README.md; mkdir -p a/b; echo new > a/b/new; printf '#!/bin/sh\n' > x.sh; chmod +x x.sh"
     check = "grep -q changed README.md && grep -q new a/b/new && ./x.sh && touch only-in-the-copy"
     assert run(repository, body, check)[0] == 0
@@ -32,13 +32,13 @@ def test_the_copy_has_everything_else(repository: Project) -> None:
 
 
 def test_without_a_repository_it_is_red(project: Project) -> None:
-    """Where there is no git there is no clean copy, and that is said."""
+    """Without git there is no clean copy, and the message says so."""
     code, err = run(project, "true", "true")
     assert (code, "no exit code: it could not be run" in err) == (1, True)
 
 
 def test_nothing_is_left(repository: Project) -> None:
-    """The copy is gone when the guardrail is over."""
+    """The copy is removed after the guardrail."""
     assert run(repository, "true", f"pwd > {repository.path}/where")[0] == 0
     where = (repository.path / "where").read_text().strip()
     assert where.rpartition("/")[2].startswith("ralph-clean-")

@@ -1,4 +1,4 @@
-"""The page on verification methods: what it shows is what works."""
+"""The page on verification methods: its examples work."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def section(title: str) -> str:
 
 
 @pytest.mark.parametrize("example", OWN, ids=lambda example: str(example["promise"]))
-def test_every_example_is_a_good_config(example: dict[str, Any]) -> None:
-    """What the page shows would be accepted."""
+def test_every_example_is_a_valid_config(example: dict[str, Any]) -> None:
+    """Every config on the page is accepted."""
     assert config_problem(example["verification_method"], example.get("verification_config", {})) == ""
 
 
 def test_every_method_has_an_example() -> None:
-    """Each that a task may name is shown in use."""
+    """Every method that a task may name has an example."""
     assert {example["verification_method"] for example in OWN} == set(VERIFICATION)
 
 
@@ -53,5 +53,5 @@ def test_every_key_is_described(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "ralph_small_change.py"])
 def test_the_package_is_the_one_that_is_tested(name: str) -> None:
-    """The package on the page is the one in the tests, to the letter."""
+    """The package on the page is exactly the one in the tests."""
     assert (HERE / "example_package" / name).read_text() in PAGE

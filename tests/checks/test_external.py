@@ -1,4 +1,4 @@
-"""A command as a method of verification."""
+"""A command as a verification method."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def external(hint: str = "", action: FailAction = FailAction.APPEND, **config: A
     return Check("tests", "external", values, fail_action=action, hint=hint)
 
 
-def test_the_registry_knows_it() -> None:
+def test_it_is_in_the_registry() -> None:
     """A check with the method `external` is this one."""
     assert METHODS["external"].run is run
 
@@ -59,28 +59,28 @@ def test_every_key_has_its_effect() -> None:
     ],
 )
 def test_anything_else_is_red(exit: Exit, config: dict[str, Any], reason: str) -> None:
-    """The verdict says what was expected and what came."""
+    """The verdict shows the expected and the actual result."""
     verdict = run(external(**config), Bench(exit, "1 failed"))
     assert (verdict.green, verdict.reason, verdict.log) == (False, reason, LOG)
 
 
 @pytest.mark.parametrize("unset", ["", None])
-def test_empty_texts_are_not_looked_for(unset: str | None) -> None:
-    """An empty text would be in every output."""
+def test_empty_texts_are_not_searched_for(unset: str | None) -> None:
+    """Every output contains an empty text."""
     config: dict[str, Any] = {"output_contains": unset, "output_not_contains": unset}
     assert run(external(**config), Bench(Exit(0), "")).green
 
 
 @pytest.mark.parametrize(("key", "green"), [("output_contains", True), ("output_not_contains", False)])
-def test_output_that_was_cut_is_looked_at_in_its_log(key: str, green: bool) -> None:
-    """What stands behind the beginning that is kept counts like the rest."""
+def test_cut_output_is_searched_in_its_log(key: str, green: bool) -> None:
+    """Text after the part that is kept counts too."""
     context = Bench(Exit(0), "the beginning", is_cut=True, logs={LOG: "the beginning … FAILED"})
     config: dict[str, Any] = {key: "FAILED"}
     assert run(external(**config), context).green is green
 
 
 def test_a_log_that_is_gone_is_red() -> None:
-    """Where it cannot be known what was printed, nothing is proved."""
+    """If the output cannot be read, nothing is proved."""
 
     class Cleared(Bench):
         def has_printed(self, done: Shell, text: str) -> bool:
@@ -90,22 +90,24 @@ def test_a_log_that_is_gone_is_red() -> None:
     assert (verdict.green, verdict.reason) == (False, f"Command failed: [Errno 2] No such file: '{LOG}'")
 
 
-def test_feedback_tells_command_reason_hint_log_and_output() -> None:
-    """The agent is told all that it needs to go on, each in its line, and no tag that it could repeat."""
+def test_feedback_has_command_reason_hint_log_and_output() -> None:
+    """The agent gets everything it needs to continue, each on its line, and no tag that it could repeat."""
     context = Bench(Exit(1), "<promise>DONE</promise> and more", truncate=23)
-    assert run(external("Mend the code.", FailAction.PREPEND), context).feedback == Feedback(
+    assert run(external("Fix the code.", FailAction.PREPEND), context).feedback == Feedback(
         FailAction.PREPEND,
         'Verification by "make test" failed: Command exited with 1, expected 0.\n'
-        "Hint: Mend the code.\n"
+        "Hint: Fix the code.\n"
         f"Output file: {LOG}\n"
         "Output (truncated):\n"
         "&lt;promise&gt;DONE&lt;/promise&gt;... [truncated]",
     )
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), RalphError("web is no directory.")])
-def test_what_cannot_be_run_is_red(error: Exception) -> None:
-    """A missing directory ends no run: it is a verdict like any other."""
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(2, "No such file"), RalphError("web is not a directory.")]
+)
+def test_a_command_that_cannot_run_is_red(error: Exception) -> None:
+    """A missing directory does not end the run: it is a failed check."""
 
     class Broken(Bench):
         def shell(
@@ -127,14 +129,14 @@ def test_what_cannot_be_run_is_red(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("output", "why"), [("", "Cannot allocate memory"), ("web: not there", "web: not there")]
 )
-def test_what_cannot_be_started_says_why(output: str, why: str) -> None:
-    """The reason is what the context says, else what the system says."""
+def test_a_command_that_cannot_start_says_why(output: str, why: str) -> None:
+    """The reason comes from the context, otherwise from the system."""
     verdict = run(external(), Bench(Exit(error=errno.ENOMEM), output))
     assert (verdict.green, verdict.reason) == (False, f"Command failed: {why}")
 
 
 def test_an_interrupted_one_has_no_verdict() -> None:
-    """A command that was ended before it could find out anything says nothing about the work."""
+    """A command that was stopped before it finished says nothing about the work."""
     with pytest.raises(Interrupted):
         run(external(), Bench(Exit(None, signal=15, ended=Ended.INTERRUPTED)))
 
@@ -149,10 +151,10 @@ OUTSIDE = "working_dir: {!r} is not inside the worktree; give a path relative to
         ({"command": "x", "timeout": 1.5, "working_dir": "a/../b", "success_exit_code": 255}, ""),
         ({"command": "x", "output_contains": None, "output_not_contains": "y", "timeout": 0}, ""),
         ({}, "Object missing required field `command`"),
-        ({"command": " \n"}, "command: it is empty"),
-        ({"command": "a\0b"}, "command: it has a NUL character"),
+        ({"command": " \n"}, "command: must not be empty"),
+        ({"command": "a\0b"}, "command: contains a NUL character"),
         ({"command": "x", "timeout": -1}, "timeout: Expected `float` >= 0.0"),
-        ({"command": "x", "timeout": math.inf}, "timeout: it must be a number of seconds; 0 is no timeout"),
+        ({"command": "x", "timeout": math.inf}, "timeout: must be a number of seconds (0: no limit)"),
         ({"command": "x", "timeout": math.nan}, "timeout: Expected `float` >= 0.0"),
         ({"command": "x", "timeout": "300"}, "timeout: Expected `float`, got `str`"),
         ({"command": "x", "success_exit_code": 256}, "success_exit_code: Expected `int` <= 255"),
@@ -163,5 +165,5 @@ OUTSIDE = "working_dir: {!r} is not inside the worktree; give a path relative to
     ],
 )
 def test_its_config(config: dict[str, Any], problem: str) -> None:
-    """Every key is checked before anything is run, and a misspelt one is no key."""
+    """Every key is checked before anything runs, and a misspelt key is refused."""
     assert config_problem("external", config) == problem

@@ -1,4 +1,4 @@
-"""What a judge is asked, and that nothing but its own whole answer counts."""
+"""The question to a judge, and that only its own complete answer counts."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_one_ruling_for_each_criterion_is_an_answer(text: str) -> None:
     assert read_answer(text, 2) == RULINGS
 
 
-NO_OBJECT = "it is not one JSON object and nothing else"
-NO_KEYS = "it does not have exactly the keys and types that were asked for"
+NO_OBJECT = "it is not a single JSON object and nothing else"
+NO_KEYS = "it does not have exactly the requested keys and types"
 NOT_EACH = "it does not have exactly one entry for each criterion"
 
 
@@ -81,14 +81,14 @@ NOT_EACH = "it does not have exactly one entry for each criterion"
         (answer(MET | {"criterion": 0}, UNMET), NOT_EACH),
     ],
 )
-def test_anything_else_is_none(text: str, why: str) -> None:
-    """Words around it, other keys, other types, missing or doubled criteria: no answer, and why."""
+def test_anything_else_is_not_an_answer(text: str, why: str) -> None:
+    """Text around it, other keys, other types, missing or duplicate criteria: not an answer, with the reason."""
     with pytest.raises(NoAnswer, match=f"^{re.escape(why)}$"):
         read_answer(text, 2)
 
 
 def test_reasons_become_one_harmless_line() -> None:
-    """Tags, escape sequences, lone surrogates and line ends do not go further, nor does a novel."""
+    """Tags, escape sequences, lone surrogates and line breaks are removed, and long reasons are cut."""
     odd = r'{"verdicts": [{"criterion": 1, "met": true, "reason": "<promise>a\n\u001b[31mb\ud800"}]}'
     long = answer(MET | {"reason": "x" * 1000})
     assert read_answer(odd, 1) == [CriterionRuling(1, True, "&lt;promise&gt;a b\ufffd")]
@@ -122,7 +122,7 @@ AROUND = st.sampled_from(["", "", " ", "\n", "```json\n", "\n```", "```", "VERIF
 
 
 def is_answer(value: Any, count: int) -> bool:
-    """What an answer is, said once more and differently."""
+    """A second, independent definition of an answer."""
     return (
         isinstance(value, dict)
         and value.keys() == {"verdicts"}
@@ -141,10 +141,8 @@ def is_answer(value: Any, count: int) -> bool:
 
 
 @given(JSON | NEARLY, AROUND, AROUND, st.integers(1, 3))
-def test_no_text_that_is_not_such_an_object_is_an_answer(
-    value: Any, before: str, after: str, count: int
-) -> None:
-    """Whatever the judge says is an answer exactly if the whole of it is such an object, or one in a fence."""
+def test_only_an_object_of_this_format_is_an_answer(value: Any, before: str, after: str, count: int) -> None:
+    """A text is an answer exactly if all of it is an object of this format, or one in a fence."""
     is_whole = not before.strip() and not after.strip()
     is_fenced = before == "```json\n" and after == "\n```"
     expected = is_answer(value, count) and (is_whole or is_fenced)
@@ -158,8 +156,8 @@ def test_no_text_that_is_not_such_an_object_is_an_answer(
 
 
 @given(st.text(max_size=60), st.integers(1, 3))
-def test_free_text_is_no_answer(text: str, count: int) -> None:
-    """No short text at all is long enough to rule on anything by accident."""
+def test_free_text_is_not_an_answer(text: str, count: int) -> None:
+    """No short text can be a ruling by accident."""
     if '"criterion"' not in text:
         with pytest.raises(NoAnswer):
             read_answer(text, count)
@@ -180,31 +178,31 @@ def test_the_question_has_criteria_and_both_texts() -> None:
 
 
 def test_the_boundary_cannot_be_known() -> None:
-    """Every question has a token of its own, so no text can end the data early."""
+    """Every question has its own token, so that no text can end the data early."""
     tokens = {re.findall(r"BEGIN DIFF (\w+)\n", question(["x"], "", "y"))[0] for _ in range(20)}
     assert len(tokens) == 20
 
 
-def test_nothing_said_and_nothing_changed_is_told() -> None:
-    """An empty place would look like a mistake."""
+def test_an_empty_message_and_an_empty_diff_are_marked() -> None:
+    """An empty section would look like a mistake."""
     asked = question(["x"], "", "")
-    assert "\n(there is none)\nEND FINAL MESSAGE" in asked
-    assert "\n(nothing was changed)\nEND DIFF" in asked
+    assert "\n(none)\nEND FINAL MESSAGE" in asked
+    assert "\n(no changes)\nEND DIFF" in asked
     assert "number 1, and no other keys" in asked
 
 
 def test_long_texts_are_cut_with_a_note() -> None:
-    """The judge is told that it does not see everything."""
+    """The judge is told that some text is missing."""
     added = "".join(f"+{number}\n" for number in range(100_000))
     diff = f"diff --git a/x b/x\n--- /dev/null\n+++ b/x\n@@ -0,0 +1,100000 @@\n{added}"
     asked = question(["x"], "m" * (MAX_MESSAGE + 1), diff)
-    assert f"m\n[... cut: the first 20,000 of {MAX_MESSAGE + 1:,} characters are shown]\n" in asked
-    assert f"[cut: of {len(diff):,} characters not all are shown]\n" in asked
+    assert f"m\n[... cut: only the first 20,000 of {MAX_MESSAGE + 1:,} characters are shown]\n" in asked
+    assert f"[cut: not all of the {len(diff):,} characters are shown]\n" in asked
     assert len(asked) < MAX_MESSAGE + MAX_DIFF + 3000
 
 
-def test_a_second_question_says_why_the_first_answer_was_none() -> None:
-    """A judge that was only careless gets a second chance to do it right."""
+def test_a_second_question_says_what_was_wrong_with_the_first_answer() -> None:
+    """A careless judge gets a second chance."""
     assert question(["x"], "", "", "a reason is empty").endswith(
         "\n\nAn earlier answer could not be used: a reason is empty.\n"
     )

@@ -1,4 +1,4 @@
-"""Several methods in one."""
+"""Several methods combined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RED = "Command exited with 1, expected 0"
 
 
 def stage(name: str, method: str = "external", *, required: bool = True, **config: Any) -> dict[str, Any]:
-    """A stage; by default a command that is called like the stage."""
+    """A stage, by default with a command named like the stage."""
     values = config or ({"command": name} if method == "external" else {})
     return {"name": name, "method": method, "config": values, "required": required}
 
@@ -52,13 +52,13 @@ def red(name: str, *, required: bool = True) -> Verdict:
     )
 
 
-def test_the_registry_knows_it() -> None:
+def test_it_is_in_the_registry() -> None:
     """A check with the method `multi_stage` is this one."""
     assert METHODS["multi_stage"].run is run
 
 
 def test_all_green_is_green() -> None:
-    """Every stage is run in order, each in its own context."""
+    """Every stage runs in order, each in its own context."""
     context = bench_with()
     assert run(check_of(stage("a"), stage("b")), context) == Verdict(
         "qa", green=True, reason="All 2 verification stages passed", parts=(green("a"), green("b"))
@@ -67,13 +67,13 @@ def test_all_green_is_green() -> None:
 
 
 def test_the_first_red_stage_ends_it() -> None:
-    """What comes behind it is not run."""
+    """Later stages do not run."""
     context = bench_with("b", "c")
-    assert run(check_of(stage("a"), stage("b"), stage("c"), hint="Go on."), context) == Verdict(
+    assert run(check_of(stage("a"), stage("b"), stage("c"), hint="Continue."), context) == Verdict(
         "qa",
         green=False,
         reason=f"Stage 'b' failed: {RED}",
-        feedback=Feedback(FailAction.APPEND, f"Stage 'b':\n{told('b')}\n\nHint: Go on."),
+        feedback=Feedback(FailAction.APPEND, f"Stage 'b':\n{told('b')}\n\nHint: Continue."),
         log="b.log",
         excerpt=("no",),
         parts=(green("a"), red("b")),
@@ -84,7 +84,7 @@ def test_the_first_red_stage_ends_it() -> None:
     "keys", [{"require_all": False}, {"parallel": True}, {"parallel": True, "require_all": False}]
 )
 def test_otherwise_all_are_run(keys: dict[str, Any]) -> None:
-    """Without `require_all`, or at once, all stages are run; the verdict is the same, with everything that failed."""
+    """Without `require_all`, or in parallel, all stages run; the verdict is the same, with every failure."""
     context = bench_with("a", "c")
     assert run(check_of(stage("a"), stage("b"), stage("c"), **keys), context) == Verdict(
         "qa",
@@ -100,7 +100,7 @@ def test_otherwise_all_are_run(keys: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("keys", [{}, {"require_all": False}, {"parallel": True}])
 def test_an_optional_red_stage_is_a_warning(keys: dict[str, Any]) -> None:
-    """It is mentioned, ends nothing and makes nothing red."""
+    """It is mentioned, but stops nothing and fails nothing."""
     stages = (stage("a", required=False), stage("b"), stage("c", required=False))
     assert run(check_of(*stages, **keys), bench_with("a")) == Verdict(
         "qa",
@@ -110,15 +110,15 @@ def test_an_optional_red_stage_is_a_warning(keys: dict[str, Any]) -> None:
     )
 
 
-def test_a_warning_beside_a_failure_is_mentioned_too() -> None:
-    """But the agent is told only what it must mend."""
+def test_a_warning_is_mentioned_along_with_a_failure() -> None:
+    """But the agent is told only what it must fix."""
     verdict = run(check_of(stage("a", required=False), stage("b")), bench_with("a", "b"))
     assert verdict.reason == f"Stage 'b' failed: {RED}; warnings: a: {RED}"
     assert verdict.feedback == Feedback(FailAction.APPEND, f"Stage 'b':\n{told('b')}")
 
 
 def test_a_degraded_green_stage_degrades_the_whole() -> None:
-    """A judge that could not be asked is not hidden behind commands that went well."""
+    """A judge that could not be asked is not hidden by commands that passed."""
     context = bench_with(answers=[JudgeAnswer("", "gone", is_final=True)])
     verdict = run(check_of(stage("a"), stage("j", "semantic", check_for="good")), context)
     judged = verdict.parts[1]
@@ -135,14 +135,14 @@ def test_a_degraded_green_stage_degrades_the_whole() -> None:
 
 @pytest.mark.parametrize(("required", "is_claimed"), [(False, True), (True, False)])
 def test_an_optional_or_a_red_degraded_stage_does_not(required: bool, is_claimed: bool) -> None:
-    """Only what the green verdict rests on can weaken it."""
+    """Only stages that the green verdict relies on can degrade it."""
     context = bench_with(answers=[JudgeAnswer("", "gone", is_final=True)], is_claimed=is_claimed)
     stages = (stage("a"), stage("j", "semantic", required=required, check_for="good"))
     assert run(check_of(*stages), context).degraded is False
 
 
 def test_stages_may_have_stages() -> None:
-    """Any method can be a stage, this one too; names are led by those above."""
+    """Any method can be a stage, including this one; names are prefixed by those above."""
     inner = stage("inner", "multi_stage", stages=[stage("x"), stage("said", "string_match")])
     context = bench_with("x")
     verdict = run(check_of(inner, stage("b")), context)
@@ -152,8 +152,8 @@ def test_stages_may_have_stages() -> None:
     assert context.paths == [("inner", "x")]
 
 
-def test_no_verdict_of_a_stage_is_no_verdict() -> None:
-    """A limited judge or an interrupted command leaves the whole open."""
+def test_a_stage_without_a_verdict_leaves_the_check_without_one() -> None:
+    """A limited judge or an interrupted command leaves the whole check open."""
 
     class Busy(Bench):
         def ask(self, prompt: str, model: str) -> JudgeAnswer:
@@ -183,19 +183,19 @@ def nested(depth: int) -> dict[str, Any]:
         ({"stages": [stage("a")]}, ""),
         ({"stages": [{"name": "a", "method": "string_match"}], "require_all": False, "parallel": True}, ""),
         (nested(MAX_DEPTH), ""),
-        (nested(MAX_DEPTH + 1), "stages: they are nested more than 5 deep"),
-        (nested(200), "stages: they are nested more than 5 deep"),
+        (nested(MAX_DEPTH + 1), "stages: nested more than 5 levels deep"),
+        (nested(200), "stages: nested more than 5 levels deep"),
         ({}, "Object missing required field `stages`"),
-        ({"stages": []}, "stages: there is none"),
-        ({"stages": [stage("a"), stage(" ", command="x")]}, "stages: number 2 has no name"),
-        ({"stages": [stage("a"), stage("a")]}, "stages: two are named 'a'"),
+        ({"stages": []}, "stages: must not be empty"),
+        ({"stages": [stage("a"), stage(" ", command="x")]}, "stages: stage 2 has no name"),
+        ({"stages": [stage("a"), stage("a")]}, "stages: two stages are named 'a'"),
         ({"stages": [{"name": "a"}]}, "stages[0]: Object missing required field `method`"),
         ({"stages": [stage("a") | {"when": 1}]}, "stages[0]: Object contains unknown field `when`"),
-        ({"stages": [stage("a", command=" ")]}, "stage 'a': command: it is empty"),
+        ({"stages": [stage("a", command=" ")]}, "stage 'a': command: must not be empty"),
         ({"stages": [stage("a"), stage("b", cmd="x")]}, "stage 'b': Object contains unknown field `cmd`"),
         (
             {"stages": [stage("a", required=False)]},
-            "stages: none is required, so nothing would be verified",
+            "stages: no stage is required, so nothing would be verified",
         ),
         (
             {"stages": [stage("a", "magic")]},
@@ -210,5 +210,5 @@ def nested(depth: int) -> dict[str, Any]:
     ],
 )
 def test_its_config(config: dict[str, Any], problem: str) -> None:
-    """Every stage is checked as if it stood alone, and the problem says which it was."""
+    """Every stage is checked as if it were alone, and the problem names the stage."""
     assert config_problem("multi_stage", config) == problem

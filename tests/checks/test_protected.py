@@ -1,4 +1,4 @@
-"""Files that are not the agent's to change."""
+"""Files that the agent must not change."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ralph.checks.registry import METHODS, config_problem
 from ralph.core.model import Check, FailAction, Feedback, Verdict
 
 CONFIG = {"globs": ["check.sh", "tests/*"], "trusted": "abc123"}
-CHECK = Check("protected files", "protected", json.dumps(CONFIG), hint="Mend the code.")
+CHECK = Check("protected files", "protected", json.dumps(CONFIG), hint="Fix the code.")
 
 
-def test_the_registry_knows_it() -> None:
+def test_it_is_in_the_registry() -> None:
     """A check with the method `protected` is this one."""
     assert METHODS["protected"].run is run
 
@@ -33,7 +33,7 @@ def test_untouched_files_are_green() -> None:
 
 
 def test_changed_files_are_red() -> None:
-    """The agent is told which, how to put them back, and what it had changed, without tags to repeat."""
+    """The agent is told which files, how to restore them, and the changes, without tags to repeat."""
     changes = [Changed("check.sh", "-exit 1\n+exit 0\n"), Changed("tests/a b.py", "+<promise>x</promise>\n")]
     assert run(CHECK, Bench(changes=changes)) == Verdict(
         "protected files",
@@ -41,16 +41,16 @@ def test_changed_files_are_red() -> None:
         reason="Protected files were changed: check.sh, tests/a b.py",
         feedback=Feedback(
             FailAction.APPEND,
-            "Files were changed that the verification of this task is made of. They are not yours to change.\n"
-            "Put them back as they were: git checkout abc123 -- check.sh 'tests/a b.py'\n"
-            "Hint: Mend the code.\n"
-            "What was changed (truncated):\n"
+            "Files that the verification of this task relies on were changed. You must not change them.\n"
+            "Restore them: git checkout abc123 -- check.sh 'tests/a b.py'\n"
+            "Hint: Fix the code.\n"
+            "Changes (truncated):\n"
             "-exit 1\n+exit 0\n+&lt;promise&gt;x&lt;/promise&gt;",
         ),
     )
 
 
-def test_new_files_that_decide_what_is_green_are_red() -> None:
+def test_new_files_that_affect_verification_are_red() -> None:
     """The agent is told to remove them; the context is asked for their names."""
     check = replace(CHECK, config=json.dumps(CONFIG | {"absent": ["conftest.py"]}))
     context = Bench(changes=[Changed("tests/conftest.py", "+hook\n", is_new=True)])
@@ -63,7 +63,7 @@ def test_new_files_that_decide_what_is_green_are_red() -> None:
 
 
 def test_long_changes_are_cut() -> None:
-    """Diffs are cut like the output of a guardrail; of many files the first are named."""
+    """Diffs are cut like the output of a guardrail; only the first files are named."""
     changes = [Changed(f"{number}.py", "+" * 100) for number in range(25)]
     verdict = run(CHECK, Bench(changes=changes, truncate=50))
     assert verdict.reason.endswith(" 18.py, 19.py (and 5 more)")
@@ -75,14 +75,14 @@ def test_long_changes_are_cut() -> None:
     ("config", "problem"),
     [
         (CONFIG, ""),
-        (CONFIG | {"globs": []}, "globs: there is none"),
-        (CONFIG | {"globs": ["a", ""]}, "globs: one is empty"),
+        (CONFIG | {"globs": []}, "globs: must not be empty"),
+        (CONFIG | {"globs": ["a", ""]}, "globs: an entry is empty"),
         (CONFIG | {"globs": [], "absent": ["conftest.py"]}, ""),
-        (CONFIG | {"absent": [""]}, "absent: one is empty"),
-        (CONFIG | {"trusted": ""}, "trusted: it is empty; give a commit"),
+        (CONFIG | {"absent": [""]}, "absent: an entry is empty"),
+        (CONFIG | {"trusted": ""}, "trusted: must not be empty; give a commit"),
         ({"globs": ["a"]}, "Object missing required field `trusted`"),
     ],
 )
 def test_its_config(config: dict[str, Any], problem: str) -> None:
-    """Something must be protected, and there must be something to compare it with."""
+    """Something must be protected, and there must be a commit to compare with."""
     assert config_problem("protected", config) == problem

@@ -1,4 +1,4 @@
-"""Methods by their names: those of Ralph, and those that other packages bring."""
+"""Methods by name: Ralph's own, and those from other packages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Python = Callable[[str], str]
 
 
 def install(target: Path, name: str, entry_points: dict[str, str]) -> None:
-    """What an installer leaves behind of a package: its name and its entry points."""
+    """What an installer creates for a package: its name and its entry points."""
     info = target / f"{name.replace('-', '_')}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
@@ -33,7 +33,7 @@ def install(target: Path, name: str, entry_points: dict[str, str]) -> None:
 
 @pytest.fixture
 def python(tmp_path: Path) -> Python:
-    """Evaluates an expression where the example package, and some broken ones, are installed."""
+    """Evaluates an expression with the example package and some broken ones installed."""
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     shutil.copy(EXAMPLE / "ralph_small_change.py", tmp_path)
     install(tmp_path, project["name"], project["entry-points"]["ralph.checks"])
@@ -70,13 +70,13 @@ def python(tmp_path: Path) -> Python:
 
 
 def test_every_method_that_a_task_may_name_is_there() -> None:
-    """The names in tasks, in the registry and in the list of known ones are the same."""
+    """The names in tasks, in the registry and in the list of known methods are the same."""
     assert tuple(VerificationMethod) == VERIFICATION
     assert set(VERIFICATION) <= set(METHODS)
 
 
 def test_an_unknown_method_is_one_clear_error() -> None:
-    """It names what there is."""
+    """It names the known methods."""
     with pytest.raises(RalphError) as raised:
         find_method("magic")
     assert (raised.value.message, raised.value.hint) == (
@@ -91,7 +91,7 @@ def test_a_problem_says_where_it_is() -> None:
 
 
 def test_a_method_of_another_package_is_listed(python: Python) -> None:
-    """It comes behind those of Ralph, and one with a name of Ralph's own is not listed twice."""
+    """It comes after Ralph's own, and one with the name of one of Ralph's is not listed twice."""
     assert python("verification_methods()") == str(
         [*VERIFICATION, "missing", "no_method", "small_change", "unimportable"]
     )
@@ -102,7 +102,7 @@ def test_a_method_of_another_package_is_listed(python: Python) -> None:
     [(2, "(True, '2 lines were added')"), (1, "(False, '2 lines were added, at most 1 are allowed')")],
 )
 def test_a_method_of_another_package_works(python: Python, most: int, verdict: str) -> None:
-    """It is found by its name, gets the context, and gives a verdict."""
+    """It is found by name, gets the context, and returns a verdict."""
     diff = r"--- a/x\n+++ b/x\n@@ -0,0 +1,2 @@\n+a\n+b\n"
     run = f"""find_method("small_change").run(Check("x", "small_change", '{{"most": {most}}}'), Bench(difference="{diff}"))"""
     assert python(f"(lambda verdict: (verdict.green, verdict.reason))({run})") == verdict
@@ -129,7 +129,7 @@ def test_it_may_be_a_stage(python: Python) -> None:
     ],
 )
 def test_its_config_is_checked_like_any_other(python: Python, config: str, problem: str) -> None:
-    """Keys, types, and what the package itself says."""
+    """Keys, types, and the package's own problems."""
     assert python(f"config_problem('small_change', {config})") == problem
 
 
@@ -139,25 +139,25 @@ def test_its_config_is_checked_like_any_other(python: Python, config: str, probl
         (
             "unimportable",
             "The verification method 'unimportable' cannot be loaded: ModuleNotFoundError: No module named"
-            " 'not_installed_anywhere'.|Mend or remove the package that brings it.",
+            " 'not_installed_anywhere'.|Fix or remove the package that provides it.",
         ),
         (
             "missing",
             "The verification method 'missing' cannot be loaded: AttributeError: module 'no_method' has no"
-            " attribute 'NOTHING'.|Mend or remove the package that brings it.",
+            " attribute 'NOTHING'.|Fix or remove the package that provides it.",
         ),
         (
             "no_method",
-            "The verification method 'no_method' is no ralph.checks.base.Method, but a dict."
-            "|Mend or remove the package that brings it.",
+            "The verification method 'no_method' must be a ralph.checks.base.Method, not dict."
+            "|Fix or remove the package that provides it.",
         ),
     ],
 )
 def test_a_broken_one_is_one_clear_error(python: Python, name: str, error: str) -> None:
-    """What is wrong, and what to do; the others go on working."""
+    """It says what is wrong and what to do; the others keep working."""
     assert python(f"find_method({name!r})") == error
 
 
-def test_no_package_takes_the_place_of_a_method_of_ralph(python: Python) -> None:
-    """`external` stays what it is, whatever is installed."""
+def test_no_package_replaces_one_of_ralphs_methods(python: Python) -> None:
+    """`external` stays the same, whatever is installed."""
     assert python("find_method('external') is METHODS['external']") == "True"

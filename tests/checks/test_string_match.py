@@ -1,4 +1,4 @@
-"""The promise as a method of verification."""
+"""The promise as a verification method."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PROMISED = Check("said", "string_match", '{"promise": "AUTH_DONE"}', hint="Be ho
 SAID = "All is well.\n<promise>AUTH_DONE</promise>\n"
 
 
-def test_the_registry_knows_it() -> None:
+def test_it_is_in_the_registry() -> None:
     """A check with the method `string_match` is this one."""
     assert METHODS["string_match"].run is run
 
 
 def test_without_a_promise_the_claim_of_the_run_counts() -> None:
-    """Whatever the run expects as a claim decides, not the text of the message."""
+    """The claim that the run expects decides, not the text of the message."""
     check = Check("said", "string_match")
     assert run(check, Bench(is_claimed=True)) == Verdict("said", green=True, reason="Promise found in output")
     assert run(check, Bench(is_claimed=False, answer=SAID)) == Verdict(
@@ -30,8 +30,8 @@ def test_without_a_promise_the_claim_of_the_run_counts() -> None:
     )
 
 
-def test_a_promise_of_its_own_must_be_kept_to_the_letter() -> None:
-    """With `promise`, the tag alone on the last line must have that text, case ignored."""
+def test_a_configured_promise_must_match_exactly() -> None:
+    """With `promise`, the tag alone on the last line must have that text, ignoring case."""
     assert run(PROMISED, Bench(answer=SAID.lower())) == Verdict(
         "said", green=True, reason="Promise found in output"
     )
@@ -59,14 +59,14 @@ def test_a_promise_of_its_own_must_be_kept_to_the_letter() -> None:
         "<promise>AUTH_DONE_SOON</promise>",
     ],
 )
-def test_what_looks_like_the_promise_is_none(answer: str) -> None:
-    """Quoted, coded, followed by words or only mentioned: no promise."""
+def test_a_lookalike_is_not_a_promise(answer: str) -> None:
+    """Quoted, in code, followed by text or only mentioned: not a promise."""
     assert not run(PROMISED, Bench(answer=answer)).green
 
 
 @pytest.mark.parametrize("is_claimed", [True, False])
-def test_where_no_agent_has_run_the_earlier_claim_counts(is_claimed: bool) -> None:
-    """Before a merge nothing is said any more: what was proved before is not doubted for that."""
+def test_without_an_agent_the_earlier_claim_counts(is_claimed: bool) -> None:
+    """Before a merge no agent runs, so the earlier claim still counts."""
     assert run(PROMISED, Bench(answer="", is_claimed=is_claimed)).green is is_claimed
 
 
@@ -81,8 +81,8 @@ def test_an_optional_one_stays_optional() -> None:
     [
         ({}, ""),
         ({"promise": "X"}, ""),
-        ({"promise": " "}, "promise: it is empty"),
-        ({"promise": "a\nb"}, "promise: it must be one line"),
+        ({"promise": " "}, "promise: must not be empty"),
+        ({"promise": "a\nb"}, "promise: must be one line"),
         ({"promise": 1}, "promise: Expected `str | null`, got `int`"),
         ({"Promise": "X"}, "Object contains unknown field `Promise`"),
     ],

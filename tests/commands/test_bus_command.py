@@ -109,9 +109,9 @@ def test_damage_is_a_warning(project: Project, task: Path) -> None:
     [
         (["post", "nowhere", "x"], "nowhere: directory not found."),
         (["read", "nowhere"], "nowhere: directory not found."),
-        (["post", "build", "x", "--type", "two words"], "'two words' is no message type"),
-        (["read", "build", "--type", "a b"], "'a b' is no message type"),
-        (["read", "build", "--since", "x"], "there is no message 'x'."),
+        (["post", "build", "x", "--type", "two words"], "'two words' is not a message type"),
+        (["read", "build", "--type", "a b"], "'a b' is not a message type"),
+        (["read", "build", "--since", "x"], "message 'x' not found."),
         (["post", "build", "x", "y"], "unexpected extra argument"),
         (["post"], "Missing argument 'DIR'"),
         (["shout", "build"], "No such command 'shout'"),
@@ -188,7 +188,7 @@ def test_a_bus_that_is_not_a_regular_file(project: Project, task: Path, make: Ca
     make(path)
     for arguments in (["post", "build", "x"], ["read", "build"], ["tail", "build"]):
         result = project.run("bus", *arguments, timeout=20)
-        assert result.code == 2 and "the message bus is no regular file" in result.err
+        assert result.code == 2 and "the message bus is not a regular file" in result.err
         assert "Move it away" in result.err
     path.rename(task / "other")
     path.symlink_to("/etc/hostname")

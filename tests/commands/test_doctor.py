@@ -576,7 +576,7 @@ def test_a_damaged_store(healthy: Machine) -> None:
     """The same, with advice."""
     healthy.project.home.database.write_bytes(b"no database" * 1000)
     found = healthy.findings()["state directory"]
-    assert (found["state"], found["advice"][:23]) == ("error", "It is no Ralph store. M")
+    assert (found["state"], found["advice"][:23]) == ("error", "It is not a Ralph store")
 
 
 def test_the_store_is_where_it_is(healthy: Machine) -> None:

@@ -607,10 +607,10 @@ def test_an_unusable_path_is_reported_before_any_question(
             return found.screen.splitlines()[0]
 
     ralph.symlink_to(outside)
-    assert problem().startswith("ralph: error: .ralph is no directory (a file, or a link to somewhere else)")
+    assert problem().startswith("ralph: error: .ralph is not a directory but a file or a symbolic link")
     ralph.unlink()
     ralph.write_text("a file")
-    assert problem().startswith("ralph: error: .ralph is no directory (a file, or a link to somewhere else)")
+    assert problem().startswith("ralph: error: .ralph is not a directory but a file or a symbolic link")
     ralph.unlink()
     (ralph / "settings.json").mkdir(parents=True)
     assert problem() == "ralph: error: .ralph/settings.json is a directory."

@@ -264,7 +264,7 @@ def test_a_run_is_found_by_a_unique_prefix_or_suffix(project: Project) -> None:
     assert json.loads(project.run("status", first[:8], "--json").out)["id"] == first
     ended(project, *ITERATIONS)
     several = project.run("status", first[:4])
-    assert (several.code, "could be several runs" in several.err, first in several.err) == (2, True, True)
+    assert (several.code, "matches several runs" in several.err, first in several.err) == (2, True, True)
     none = project.run("status", "%")
     assert (none.code, none.err.splitlines()) == (
         2,

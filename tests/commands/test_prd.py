@@ -419,7 +419,9 @@ def test_a_list_that_was_made_without_reviews(loop: Loop) -> None:
     assert status.code == 0, status.err
     assert "Next: implement US-002. To start: ralph prd run --skip-review" in status.out
     refused = loop.run()
-    assert refused.code == 2 and "What was done with --skip-review goes on with it" in refused.err
+    assert (
+        refused.code == 2 and "A story finished with --skip-review needs --skip-review again" in refused.err
+    )
 
 
 def test_status_sees_the_review_cap_of_the_last_run(loop: Loop) -> None:
@@ -456,7 +458,7 @@ def test_edits_during_a_pause_count(loop: Loop) -> None:
     some_rows(
         [
             ('{"project": "x",}', "ralph/tasks.json:1: not valid JSON"),
-            ('{"project": "x", "project": "y"}', "ralph/tasks.json:1: the key 'project' stands there twice"),
+            ('{"project": "x", "project": "y"}', "ralph/tasks.json:1: duplicate key 'project'"),
             ('{"project": "x"}', "ralph/tasks.json: tasks.json: the field 'branchName' is missing"),
             (json.dumps(board(story(passes=True, notes="x"))), "passes=true but reviewStatus is 'null'"),
             ("\xff", "ralph/tasks.json is not UTF-8 text"),
@@ -535,7 +537,7 @@ def test_the_marker_of_another_loop_is_respected(loop: Loop) -> None:
     marker = loop.project.path / ".ralph-active"
     marker.write_text(json.dumps({"pid": os.getpid()}))
     done = loop.run()
-    assert done.code == 2 and f"a loop is running here (process {os.getpid()})" in done.err
+    assert done.code == 2 and f"according to .ralph-active (process {os.getpid()})" in done.err
     assert marker.exists() and loop.project.status() == []
 
 

@@ -328,7 +328,7 @@ def test_no_archive_while_a_loop_runs(project: Project) -> None:
     assert "Another run is working in" in (loop.outside / "ran").read_text()
     (project.path / ".ralph-active").write_text(json.dumps({"pid": 1}))
     done = project.run("prd", "archive")
-    assert done.code == 2 and "a loop is running here (process 1)" in done.err
+    assert done.code == 2 and "according to .ralph-active (process 1)" in done.err
     assert archived(loop) == []
 
 
@@ -565,9 +565,9 @@ def test_an_import_replaces_nothing_without_force(project: Project) -> None:
         ("a.json", '{"stories": []}', "no array 'userStories'"),
         ("a.json", '{"userStories": []}', "has no stories"),
         ("a.json", '{"userStories": [1]}', "userStories[0] is not an object"),
-        ("a.json", '{"userStories": [], "userStories": []}', "stands there twice"),
+        ("a.json", '{"userStories": [], "userStories": []}', "duplicate key 'userStories'"),
         ("a.md", "# Nothing\n- to tick\n", "no checkboxes found"),
-        ("b.md", None, "there is no such list to import"),
+        ("b.md", None, "list to import not found"),
     ],
 )
 def test_an_invalid_list_is_refused(project: Project, name: str, text: str | None, words: str) -> None:

@@ -92,15 +92,15 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
         (["-p", "a", "-f", "PROMPT.md"], "--prompt and --prompt-file cannot be used together."),
         (["-p", ""], "The prompt is empty."),
         (["-f", "EMPTY.md"], "EMPTY.md is empty."),
-        (["-f", "none.md"], "none.md: there is no such prompt file."),
-        (["-f", "."], "the prompt file is no regular file."),
+        (["-f", "none.md"], "none.md: prompt file not found."),
+        (["-f", "."], "the prompt file is not a regular file."),
         (["-f", "-"], "The prompt cannot be read from stdin"),
         (["-p", "a", "-m", "0"], "must be 1 or more, not '0'."),
         (["-p", "a", "--max-cost-usd", "-1"], "must be 0 or more, not '-1'."),
         (["-p", "a", "--max-tokens", "1e6"], "must be a whole number, not '1e6'."),
         (["-p", "a", "--max-duration-seconds", "nan"], "must be a number, not 'nan'."),
         (["-p", "a", "-c", ""], "completionResponse"),
-        (["-p", "a", "--settings", "none.json"], "none.json: there is no such settings file."),
+        (["-p", "a", "--settings", "none.json"], "none.json: settings file not found."),
         (["-p", "a", "--agent", ""], "No agent is configured."),
         (["-p", "a", "--agent", "claude 'x"], "No closing quotation."),
         (["-p", "a", "stray"], "unexpected extra argument (stray)"),
@@ -328,7 +328,7 @@ def test_a_missing_prompt_file_ends_the_run(project: Project) -> None:
     result = project.run("run", "-f", "PROMPT.md", "-m", "3")
     assert (result.code, result.out.splitlines()[0]) == (
         2,
-        f"fatal: {project.path}/PROMPT.md: there is no such prompt file.",
+        f"fatal: {project.path}/PROMPT.md: prompt file not found.",
     )
 
 

@@ -27,7 +27,7 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         "  TITLE is missing",
         "  --acceptance is missing: at least one verifiable requirement",
         "  --coder-promise must be one line without < and >",
-        "  --qa-verify-cmd is missing: external verification is a command that must succeed",
+        "  --qa-verify-cmd is missing: external verification needs a command that must succeed",
     ]
 
 
@@ -66,15 +66,15 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         ),
         (
             create("--coder-verify", "external"),
-            "--coder-verify-cmd is missing: external verification is a command",
+            "--coder-verify-cmd is missing: external verification needs a command",
         ),
         (
             create("--coder-verify-cmd", ""),
-            "--coder-verify-cmd is missing: external verification is a command",
+            "--coder-verify-cmd is missing: external verification needs a command",
         ),
         (
             create("--qa-verify", "multi_stage"),
-            "stages is missing: each stage has a name, a method and a config.\n",
+            "stages is missing: a list of stages, each with a name, a method and a config.\n",
         ),
         (
             create("--qa-verify", "multi_stage"),
@@ -121,8 +121,8 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         (("export", "--spec", "none"), "No matching tasks."),
         (("export", "-o", "nowhere/x.yaml"), "nowhere"),
         (("export", "-o", "."), "is not a regular file."),
-        (("import", "nowhere.yaml"), "nowhere.yaml: there is no such task file."),
-        (("import", "."), ".: the task file is no regular file."),
+        (("import", "nowhere.yaml"), "nowhere.yaml: task file not found."),
+        (("import", "."), ".: the task file is not a regular file."),
         (("templates", "x"), "Unknown template 'x'."),
         (("invent",), "No such command 'invent'"),
     ],

@@ -95,7 +95,7 @@ def test_every_problem_is_shown_and_nothing_is_imported(here: Here) -> None:
         "auth.yaml: 5 problems.",
         "  auth.yaml:12: TASK-002: title is missing",
         "  auth.yaml:13: TASK-002: titel is not a known key; did you mean 'title'?",
-        "  auth.yaml:14: the key 'id' stands there twice",
+        "  auth.yaml:14: duplicate key 'id'",
         "  auth.yaml:15: TASK-002: dependencies: dependency cycle: TASK-002 → TASK-002",
         "  auth.yaml:15: TASK-002: dependencies[0] names an unknown task: 'TASK-01'; did you mean 'TASK-001'?",
     ]

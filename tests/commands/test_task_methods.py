@@ -185,13 +185,17 @@ PLAN = """\
         ("external", "{command: a, timeout: soon}", "timeout must be a number, not a string"),
         ("external", "{command: a, timeout: -1}", "timeout must be 0 or more"),
         ("external", "{command: 3}", "command must be a string, not a whole number"),
-        ("external", "{command: '  '}", "command: it is empty"),
+        ("external", "{command: '  '}", "command: must not be empty"),
         ("external", "{command: a, working_dir: ../..}", "working_dir: '../..' is not inside the worktree"),
-        ("semantic", "model: haiku", "verification_config: there is nothing to check"),
+        ("semantic", "model: haiku", "verification_config: nothing to check"),
         ("semantic", "check_for: []", "check_for is empty: leave it out, or write {{acceptance_criteria}}"),
         ("semantic", "negative_patterns: TODO", "negative_patterns must be a list, not a string"),
         ("string_match", "command: a", "command is not a known key"),
-        ("multi_stage", "stages: []", "stages is missing: each stage has a name, a method and a config"),
+        (
+            "multi_stage",
+            "stages: []",
+            "stages is missing: a list of stages, each with a name, a method and a config",
+        ),
         ("multi_stage", "stages: [{method: external, config: {command: a}}]", "stages[0].name is missing"),
         (
             "multi_stage",
@@ -216,7 +220,7 @@ PLAN = """\
         (
             "multi_stage",
             "stages: [{name: a, method: string_match, required: false}]",
-            "stages: none is required, so nothing would be verified",
+            "stages: no stage is required, so nothing would be verified",
         ),
     ],
 )
@@ -245,7 +249,7 @@ def test_all_invalid_stages_are_shown(here: Here) -> None:
     at = "A: completion.qa.verification_config.stages"
     assert here.refused("import", "plan.yaml").splitlines() == [
         "plan.yaml: 2 problems.",
-        f"  plan.yaml:13: {at}[1].config.command is missing: external verification is a command that must succeed",
+        f"  plan.yaml:13: {at}[1].config.command is missing: external verification needs a command that must succeed",
         f"  plan.yaml:17: {at}[2].config.check_for is empty: leave it out, or write {{{{acceptance_criteria}}}}",
     ]
 

@@ -118,7 +118,7 @@ def test_rewind_to_the_current_state(worked: Project) -> None:
 def test_rewind_of_an_unknown_iteration_names_the_known_ones(worked: Project) -> None:
     """The error lists the snapshots."""
     result = worked.run("rewind", run_id(worked), "9", "--yes")
-    assert (result.code, "There are: 1, 2, 3." in result.err) == (2, True)
+    assert (result.code, "Snapshots: 1, 2, 3." in result.err) == (2, True)
 
 
 def test_a_live_run_is_not_rewound(repository: Project) -> None:

@@ -62,7 +62,7 @@ def test_d12_a_newer_store_is_refused_and_left_alone(used: tuple[Project, str]) 
     before = contents(project.home.path)
     for name, result in each_command(project, run):
         assert result.out == "", name
-        assert_clear(result, str(project.home.database), "99", f"this one knows {VERSION}")
+        assert_clear(result, str(project.home.database), "99", f"this Ralph supports {VERSION}")
         assert contents(project.home.path) == before, name
 
 

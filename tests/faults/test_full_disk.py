@@ -17,7 +17,7 @@ from faults.fault_support import DONE, Watched, assert_clear, assert_sound, inje
 from journal_support import replayed
 from ralph.store.home import Home
 
-NO_ROOM = "No space left on the disk. Waiting until there is some."
+NO_ROOM = "No space left on the disk. Waiting for free space."
 
 ON_A_SMALL_DISK = """
 disk=$1 keep=$2 size=$3; shift 3

@@ -249,7 +249,7 @@ CIRCLE = "mv .git .g; ln -s circle circle; echo 'gitdir: circle' > .git"
 SHARED_CIRCLE = "ln -s circle .git/circle; echo circle > .git/commondir"
 PARTS = "objects", "refs", "refs/heads", "index", "logs", "COMMIT_EDITMSG"
 
-REFUSAL = "is not the git directory any more that the run began with"
+REFUSAL = "is no longer the git directory the run began with"
 
 
 @pytest.mark.parametrize("scm", [None, COMMITS], ids=["snapshots", "commits"])
@@ -295,7 +295,7 @@ def test_t3_a_git_directory_that_leads_in_a_circle(repository: Project) -> None:
     result = repository.run("run", "-p", "x", "-m", "3")
     assert result.code == 1 and result.err.count(REFUSAL) == 1, result.out + result.err
     resumed = repository.run("resume", "-m", "4")
-    assert resumed.code == 1 and "This is no git repository" in resumed.err, resumed.out + resumed.err
+    assert resumed.code == 1 and "Not a git repository" in resumed.err, resumed.out + resumed.err
 
 
 def test_t3_the_original_git_directory_is_restored(repository: Project) -> None:
@@ -347,14 +347,14 @@ def test_t3_a_repository_that_only_looks_nested(repository: Project, command: st
     assert result.code == 1, result.err
     assert contents(outside) == before
     is_link = (repository.path / "nested").is_symlink()
-    assert ("nested leads to a repository somewhere else" in result.err) == (not is_link), result.err
+    assert ("nested points to a repository somewhere else" in result.err) == (not is_link), result.err
 
 
 @pytest.mark.parametrize(
     ("command", "note"),
     [
-        ("rm .git/index; mkdir .git/index", "the index is no file"),
-        ("rm .git/index; mkfifo .git/index", "the index is no file"),
+        ("rm .git/index; mkdir .git/index", "the index is not a regular file"),
+        ("rm .git/index; mkfifo .git/index", "the index is not a regular file"),
         ("rm .git/index; ln -s /dev/zero .git/index", REFUSAL),
         ("rm -r .git", REFUSAL),
         (GIT_FILE, REFUSAL),

@@ -213,7 +213,7 @@ def test_g2_no_git_identity(site: Site) -> None:
     site.project.git("config", "--unset", "user.email")
     site.project.git("config", "user.useConfigOnly", "true")
     site.add(task())
-    assert_stopped(site.work(), 2, "ralph: error: git commit failed", "Next: Say who commits: git -C ")
+    assert_stopped(site.work(), 2, "ralph: error: git commit failed", "Next: Set your git identity: git -C ")
     assert site.prompts("T-1.coder") == []
 
 
@@ -460,7 +460,7 @@ def test_g2_a_conflict_that_is_left(site: Site) -> None:
     site.add(task())
     result = site.work()
     assert result.code == 0, result.err
-    assert "Not committed: notes has a conflict of a merge" in site.prompts("T-1.coder")[2]
+    assert "Not committed: notes has a merge conflict" in site.prompts("T-1.coder")[2]
     assert site.project.git("show", "main:notes") == "both\n"
 
 

@@ -78,7 +78,7 @@ def test_stdout_and_stderr_are_one_log(project: Project) -> None:
     [
         ("sub", "External verification passed"),
         ("gone", "gone: No such file"),
-        ("link", "link is no directory"),
+        ("link", "link is not a directory"),
     ],
 )
 def test_a_command_in_a_directory_of_the_project(project: Project, directory: str, reason: str) -> None:

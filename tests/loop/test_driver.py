@@ -225,7 +225,7 @@ def test_a_git_failure_is_reported_once(repository: Project) -> None:
     with opened_loop(repository, "echo on", heard=heard, limits=limits, scm=scm) as loop:
         state = loop.drive()
     assert end_of(state) == (Outcome.LIMIT, Cause.ITERATIONS)
-    assert ["is not the git directory any more" in text for text in loop.notices] == [True]
+    assert ["is no longer the git directory" in text for text in loop.notices] == [True]
 
 
 # ---- snapshots ----
@@ -257,7 +257,7 @@ def test_a_file_left_out_of_snapshots_is_reported_once(repository: Project) -> N
         file.truncate(HUGE_FILE + 1)
     with opened_loop(repository, "echo on", snapshots=True, iterations=2) as loop:
         loop.drive()
-    assert loop.notices == ["Snapshot: huge is larger than 50 MB and is not kept."]
+    assert loop.notices == ["Snapshot: huge is larger than 50 MB and is left out."]
 
 
 # ---- Hold and Stop ----

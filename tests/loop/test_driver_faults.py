@@ -23,7 +23,7 @@ from ralph.core.model import Cause, Outcome, PromptSource, PromptVia, RunAgent, 
 from ralph.store.journal import load
 
 FAILED = (Outcome.FATAL, Cause.CONFIG)
-FULL = "No space left on the disk. Waiting until there is some."
+FULL = "No space left on the disk. Waiting for free space."
 
 
 def fill(loop: Loop) -> None:
@@ -140,7 +140,7 @@ def test_a_missing_store_is_an_outcome(project: Project) -> None:
     with opened_loop(project, heard=heard) as loop:
         state = loop.drive()
     assert end_of(state) == FAILED and state.stop is not None
-    assert "was removed while the run was going on" in state.stop.reason
+    assert "was removed during the run" in state.stop.reason
 
 
 def test_a_stop_that_was_decided_stays_when_its_end_fails(project: Project) -> None:

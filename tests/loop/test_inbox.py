@@ -135,9 +135,9 @@ def test_a_signal_that_is_known_does_not_wake(listener: Listener) -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (OSError(errno.ENOSPC, "full"), "No space left on the disk. Waiting until there is some."),
-        (DiskFull("full"), "No space left on the disk. Waiting until there is some."),
-        (Busy("held"), "Another process holds the store. Waiting for it."),
+        (OSError(errno.ENOSPC, "full"), "No space left on the disk. Waiting for free space."),
+        (DiskFull("full"), "No space left on the disk. Waiting for free space."),
+        (Busy("held"), "The store is locked by another process. Waiting for it."),
     ],
 )
 def test_temporary_errors_are_retried(listener: Listener, error: Exception, told: str) -> None:

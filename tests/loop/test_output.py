@@ -117,7 +117,7 @@ def test_a_log_at_its_cap_says_so_in_its_last_line(directory: int, tmp_path: Pat
     found = CheckLog(log_of(directory, most=4), 0, SECRETS)
     found.stdout(b"12345678\n")
     assert found.close() == ""
-    assert (tmp_path / "log").read_text() == "1234\n[ralph] 5 more bytes were not kept\n"
+    assert (tmp_path / "log").read_text() == "1234\n[ralph] 5 more bytes were dropped\n"
 
 
 def test_a_log_that_cannot_be_written_says_why(directory: int) -> None:

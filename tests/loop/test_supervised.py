@@ -95,7 +95,7 @@ def test_done_that_is_there_already_needs_no_attempt(project: Project) -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ('touch "$TASK_FOLDER/WAIT_WITHOUT_RESTART"', "WAIT_WITHOUT_RESTART is there"),
+        ('touch "$TASK_FOLDER/WAIT_WITHOUT_RESTART"', "WAIT_WITHOUT_RESTART exists"),
         ("exit 42", "the agent exited with 42"),
         ('mkdir "$TASK_FOLDER/DONE"', "is a directory, not a regular file"),
     ],

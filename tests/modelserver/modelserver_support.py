@@ -30,7 +30,7 @@ DONE = {
     "chat": "[DONE]",
     "gemini": '"finishReason": "STOP"',
 }
-"""What only the end of a stream holds."""
+"""Text that only the end of a stream contains."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Reply:
 
 
 def request(wire: str, tools: list[str] | None = None, *, stream: bool = True, said: str = "Go") -> Json:
-    """A request as the wire's CLI sends it; no tools: a side call."""
+    """A request as the wire's CLI sends it; without tools it is a side call."""
     names = TOOLS[wire] if tools is None else tools
     if wire == "gemini":
         body: Json = {"contents": [{"role": "user", "parts": [{"text": said}]}]}
@@ -77,7 +77,7 @@ def path(wire: str, *, stream: bool = True) -> str:
 
 
 def post(server: ModelServer | int, where: str, body: Json | bytes) -> Reply:
-    """One request to a server or a port, read to its end, or to where it was cut off."""
+    """Send one request to a server or a port, and read the response to its end or to where it was cut off."""
     port = server if isinstance(server, int) else server.port
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     data = body if isinstance(body, bytes) else json.dumps(body).encode()

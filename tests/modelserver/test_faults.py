@@ -28,7 +28,7 @@ def test_a_status_with_headers(wire: str) -> None:
 
 
 def test_the_type_and_the_body_of_an_error() -> None:
-    """`type` replaces the usual kind; `body` replaces everything, also by what is no JSON."""
+    """`type` replaces the usual kind; `body` replaces everything, even with text that is not JSON."""
     script = """
     turns:
       - {status: 529, type: my_error}
@@ -45,7 +45,7 @@ def test_the_type_and_the_body_of_an_error() -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_usage_limit(wire: str) -> None:
-    """It is said as the real API says it, with the time of the reset where that API gives one."""
+    """It looks like the real API's error, with the reset time if that API gives one."""
     reset = int(time.time()) + 3600
     with serve(f"turns: [{{usage_limit: {{resets_at: {reset}}}}}]") as server:
         reply = ask(server, wire)
@@ -67,7 +67,7 @@ def test_a_usage_limit(wire: str) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_cut_connection(wire: str, stream: bool) -> None:
-    """The connection ends in the middle of the answer, before anything says that it is over."""
+    """The connection ends in the middle of the answer, before its end is marked."""
     with serve(f"turns: [{{{LONG}, cut: true}}]") as server:
         reply = ask(server, wire, stream=stream)
     assert (reply.status, reply.whole) == (200, False)
@@ -79,7 +79,7 @@ def test_a_cut_connection(wire: str, stream: bool) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_malformed_answer(wire: str, stream: bool) -> None:
-    """A whole HTTP answer that cannot be decoded."""
+    """A complete HTTP response that cannot be decoded."""
     with serve(f"turns: [{{{LONG}, malformed: true}}]") as server:
         reply = ask(server, wire, stream=stream)
     assert (reply.status, reply.whole) == (200, True)
@@ -89,7 +89,7 @@ def test_a_malformed_answer(wire: str, stream: bool) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_error_within_the_stream(wire: str) -> None:
-    """The stream begins well and then has an error event."""
+    """The stream starts well and then has an error event."""
     with serve("turns: [{stream_error: true, message: Overloaded, text: a}]") as server:
         reply = ask(server, wire)
     assert (reply.status, reply.whole) == (200, True)
@@ -118,7 +118,7 @@ def test_an_empty_answer(wire: str, stream: bool) -> None:
 
 
 def test_a_delay() -> None:
-    """The answer comes, but not at once."""
+    """The answer is delayed."""
     with serve("turns: [{text: later, delay: 3600}, {text: late, delay: 0.2}]") as server:
         impatient = started(server.port, "anthropic")
         with pytest.raises(TimeoutError):
@@ -129,14 +129,14 @@ def test_a_delay() -> None:
 
 
 def test_headers_on_a_success() -> None:
-    """A good answer can have headers too, such as how much of a window is used."""
+    """A success can have headers too, such as how much of a window is used."""
     with serve("turns: [{text: a, headers: {x-used: '0.9'}}]") as server:
         reply = ask(server, "anthropic")
     assert (reply.status, reply.headers["x-used"]) == (200, "0.9")
 
 
 def started(port: int, wire: str) -> http.client.HTTPConnection:
-    """A request whose answer nobody has waited for yet."""
+    """A request whose answer has not been awaited yet."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
     connection.request("POST", path(wire), json.dumps(request(wire)))
     return connection
@@ -144,7 +144,7 @@ def started(port: int, wire: str) -> http.client.HTTPConnection:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_hang_before_the_headers(wire: str) -> None:
-    """Nothing comes; close() ends the connection."""
+    """Nothing is sent; close() ends the connection."""
     with serve("turns: [{hang: true}]") as server:
         connection = started(server.port, wire)
         with pytest.raises(TimeoutError):
@@ -154,7 +154,7 @@ def test_a_hang_before_the_headers(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_hang_in_mid_stream(wire: str) -> None:
-    """The first events come, then nothing; close() ends the connection at once."""
+    """The first events are sent, then nothing; close() ends the connection at once."""
     with serve(f"turns: [{{{LONG}, hang_after: 1}}]") as server:
         connection = started(server.port, wire)
         answer = connection.getresponse()
@@ -165,7 +165,7 @@ def test_a_hang_in_mid_stream(wire: str) -> None:
 
 
 def test_close_ends_every_connection() -> None:
-    """Hangs, delays and idle connections all end with the server, and their clients see it."""
+    """Hangs, delays and idle connections all end with the server, and their clients notice."""
     server = serve("turns: [{hang: true}, {delay: 3600, text: a}, {text: a, hang_after: 1, times: forever}]")
     kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
     kept.request("GET", "/v1/models")
@@ -181,7 +181,7 @@ def test_close_ends_every_connection() -> None:
 
 
 def test_a_client_that_goes_away_in_a_hang() -> None:
-    """The server goes on; the next request is answered."""
+    """The server keeps running; the next request is answered."""
     with serve("turns: [{hang: true}, {text: next}]") as server:
         connection = started(server.port, "anthropic")
         wait_until(lambda: server.turns())
@@ -190,7 +190,7 @@ def test_a_client_that_goes_away_in_a_hang() -> None:
 
 
 def test_after_the_last_turn() -> None:
-    """`then: error` is a 400 that no client tries again."""
+    """`then: error` is a 400 that no client retries."""
     with serve("{turns: [{text: a}], then: error}") as server:
         assert [ask(server, "anthropic").status for _ in range(3)] == [200, 400, 400]
         assert [entry.played for entry in server.requests] == [1, "refused", "refused"]
@@ -213,7 +213,7 @@ def test_requests_that_make_no_sense(wire: str, body: bytes) -> None:
 
 
 def test_unknown_paths_and_huge_bodies() -> None:
-    """A path that nobody knows is a 404; a body over the cap is refused before it is read."""
+    """An unknown path is a 404; a body over the cap is refused before it is read."""
     with serve("turns: [{text: a}]") as server:
         assert post(server, "/v1/nothing", {}).status == 404
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)

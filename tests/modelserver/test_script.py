@@ -1,4 +1,4 @@
-"""The script format: what is understood, and what an error says."""
+"""The script format: valid scripts, and error messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ralph.modelserver.script import (
 
 
 def answers(script: ModelScript, *asked: str) -> list[int | None]:
-    """Which turn each of these requests gets, one after the other."""
+    """The turn for each of these requests, in sequence."""
     played = [0] * len(script.turns)
     found = []
     for said in asked:
@@ -79,13 +79,13 @@ def test_json_is_a_script_too(tmp_path: Path) -> None:
 
 
 def test_which_turn_answers() -> None:
-    """Turns are repeated as they say, the last one for ever."""
+    """Turns repeat as configured, the last one forever."""
     script = parse("turns: [{text: a, times: 2}, {text: b}, {text: c}]")
     assert answers(script, *[""] * 6) == [0, 0, 1, 2, 2, 2]
 
 
-def test_a_turn_for_ever_hides_what_follows() -> None:
-    """`times: forever` never goes on."""
+def test_a_turn_forever_hides_what_follows() -> None:
+    """After `times: forever` no later turn is played."""
     script = parse("turns: [{text: a, times: forever}, {text: b}]")
     assert answers(script, *[""] * 1000)[-1] == 0
 
@@ -97,7 +97,7 @@ def test_then_error() -> None:
 
 
 def test_turns_for_some_requests() -> None:
-    """What has the text of a `when` gets those turns in their order, whenever it comes; all else gets the others."""
+    """A request that matches a `when` gets those turns in order, whenever it comes; all others get the rest."""
     script = parse(
         "{turns: [{text: a}, {when: judge, text: b}, {text: c}, {when: judge, text: d}], then: error}"
     )
@@ -112,7 +112,7 @@ def test_turns_for_some_requests() -> None:
 
 
 def test_the_last_turn_for_some_requests_is_repeated() -> None:
-    """Each of these sequences repeats its own last turn; where there is none for the others, they get nothing."""
+    """Each of these sequences repeats its last turn; without turns for the others, they get nothing."""
     script = parse("turns: [{when: x, text: a}, {when: y, text: b}]")
     assert answers(script, "x", "x", "y", "xy", "z") == [0, 0, 1, 1, None]
 
@@ -141,10 +141,10 @@ def test_resets_in_counts_from_the_answer() -> None:
             "turns: [{hang: true, cut: true, text: a}]",
             "turns[0]: Expected at most one fault, found hang and cut.",
         ),
-        ("turns: [{body: {}}]", "turns[0]: Expected `status` where there is `body`."),
+        ("turns: [{body: {}}]", "turns[0]: Expected `status` along with `body`."),
         (
             "turns: [{text: a, type: b}]",
-            "turns[0]: Expected `status` or `stream_error` where there is `type`",
+            "turns[0]: Expected `status` or `stream_error` along with `type`",
         ),
         (
             "turns: [{empty: true, text: a}]",
@@ -155,13 +155,13 @@ def test_resets_in_counts_from_the_answer() -> None:
             "turns: [{text: a, usage: {cached: 2, input: 1}}]",
             "turns[0].usage: Expected `cached` to be at most",
         ),
-        ("turns: [\n  {text: a\n", "s.yaml:3: no YAML: "),
+        ("turns: [\n  {text: a\n", "s.yaml:3: not valid YAML: "),
         ("just text", "s.yaml: Expected `object`, got `str`."),
         ("", "s.yaml: Expected `object`, got `null`."),
     ],
 )
 def test_errors_name_file_and_key(text: str, message: str) -> None:
-    """Unknown keys, wrong types and contradictions are one line that says where."""
+    """Unknown keys, wrong types and contradictions are one line that names the place."""
     with pytest.raises(RalphError) as error:
         parse(text, "s.yaml")
     assert message in error.value.message
@@ -169,13 +169,13 @@ def test_errors_name_file_and_key(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("body", ["&a {b: *a}", "{b: 2026-01-01}"])
-def test_a_body_that_is_no_json(body: str) -> None:
-    """What YAML knows and JSON does not is an error like any other: loops, dates."""
+def test_a_body_that_is_not_json(body: str) -> None:
+    """Values that YAML allows and JSON does not, such as cycles and dates, are an ordinary error."""
     with pytest.raises(RalphError, match="cannot be sent as JSON"):
         parse(f"turns: [{{status: 400, body: {body}}}]")
 
 
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     """A missing file is named."""
-    with pytest.raises(RalphError, match="there is no such script"):
+    with pytest.raises(RalphError, match="script not found"):
         load(str(tmp_path / "none.yaml"))

@@ -19,7 +19,7 @@ from ralph.modelserver.server import ModelServer
 
 
 def test_every_request_is_logged(tmp_path: Path) -> None:
-    """In memory and, where asked for, as JSON lines: time, wire, path, body, what was played."""
+    """In memory and optionally as JSON lines: time, wire, path, body, and what was played."""
     file = tmp_path / "log.jsonl"
     with ModelServer(parse("turns: [{text: a}]"), log=str(file)) as server:
         ask(server, "chat", said="the prompt\nin two lines")
@@ -35,7 +35,7 @@ def test_every_request_is_logged(tmp_path: Path) -> None:
 
 
 def test_several_clients_at_once() -> None:
-    """Each turn is played once, whoever asks."""
+    """Each turn is played once, whichever client asks."""
     turns = ", ".join(f"{{text: turn-{n}-}}" for n in range(20))
     found: list[str] = []
     with serve(f"{{turns: [{turns}], then: error}}") as server:
@@ -55,7 +55,7 @@ def test_several_clients_at_once() -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_turn_for_some_requests(wire: str) -> None:
-    """A request with the text of a `when` gets that turn, with tools or without; others without tools are side calls."""
+    """A request that matches a `when` gets that turn, with or without tools; others without tools are side calls."""
     script = "{turns: [{text: for workers}, {when: You judge, text: for judges, times: 2}], side: aside, then: error}"
     with serve(script) as server:
         alone = post(server, path(wire), request(wire, [], said="You judge this."))
@@ -68,13 +68,13 @@ def test_a_turn_for_some_requests(wire: str) -> None:
 
 
 def is_free(port: int) -> bool:
-    """Does nobody answer there?"""
+    """Whether nothing listens on the port."""
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
 
 
 def test_it_listens_on_loopback_only() -> None:
-    """The address is 127.0.0.1, at a port of its own, and nobody answers there afterwards."""
+    """The address is 127.0.0.1 with a free port, and nothing listens there afterwards."""
     with serve("turns: [{text: a}]") as one, serve("turns: [{text: a}]") as other:
         assert one.port != other.port
         assert one.url == f"http://127.0.0.1:{one.port}"
@@ -82,11 +82,11 @@ def test_it_listens_on_loopback_only() -> None:
 
 
 def test_a_port_that_is_taken() -> None:
-    """That is one clear error, and whoever has the port goes on."""
+    """It is one clear error, and the server that has the port keeps running."""
     with serve("turns: [{text: still here}]") as server:
         with pytest.raises(RalphError) as refused:
             ModelServer(parse("turns: [{text: a}]"), server.port)
-        assert f"Port {server.port} " in refused.value.message
+        assert f"on port {server.port}: " in refused.value.message
         assert "still here" in ask(server, "anthropic", stream=False).text
 
 
@@ -101,7 +101,7 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_closing_twice_is_harmless() -> None:
-    """The second close has nothing to do: the port was free after the first."""
+    """The second close does nothing: the port was free after the first."""
     with serve("turns: [{text: a}]") as server:
         server.close()
         assert is_free(server.port)
@@ -109,7 +109,7 @@ def test_closing_twice_is_harmless() -> None:
 
 
 def test_the_command(project: Project) -> None:
-    """`ralph dev model-server --json` says where it is, serves, logs, and ends with Ctrl-C as 130."""
+    """`ralph dev model-server --json` prints its address, serves, logs, and exits with 130 on Ctrl-C."""
     (project.path / "script.yaml").write_text("turns: [{text: from-the-command}]")
     process = project.start("dev", "model-server", "script.yaml", "--json", "--log", "log.jsonl")
     try:
@@ -129,7 +129,7 @@ def test_the_command(project: Project) -> None:
 
 
 def test_the_command_explains(project: Project) -> None:
-    """Without --json the URL alone is on stdout; how to point each agent at it is on stderr."""
+    """Without --json stdout has only the URL, and stderr explains how to point each agent at it."""
     (project.path / "script.yaml").write_text("turns: [{text: a}]")
     process = project.start("dev", "model-server", "script.yaml")
     try:
@@ -154,7 +154,7 @@ def test_the_command_refuses_a_bad_script(project: Project) -> None:
     assert "script.yaml: turns[0]: Object contains unknown field `tetx`." in result.err
 
 
-def test_the_group_wants_a_command(project: Project) -> None:
+def test_the_group_needs_a_command(project: Project) -> None:
     """`ralph dev` alone is a mistake; exit 2."""
     result = project.run("dev")
     assert (result.code, "Missing command" in result.err) == (2, True)

@@ -1,4 +1,4 @@
-"""What each API's client gets for a turn, streamed and whole."""
+"""The response of each API for a turn, streamed and whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CALLS: dict[str, list[tuple[str, Any]]] = {
 
 
 def test_anthropic_streamed() -> None:
-    """Blocks begin, grow and end; usage is split into fresh and cached input."""
+    """Blocks start, grow and end; usage is split into fresh and cached input."""
     with serve(TURN) as server:
         events = ask(server, "anthropic").events()
     start = events[0]["message"]
@@ -92,7 +92,7 @@ def test_chat_streamed() -> None:
 
 
 def test_gemini_streamed() -> None:
-    """Parts come one by one; the last one has the reason to stop."""
+    """Parts come one by one; the last one has the finish reason."""
     with serve(TURN) as server:
         events = ask(server, "gemini").events()
     parts = [part for event in events for part in event["candidates"][0]["content"]["parts"]]
@@ -168,8 +168,8 @@ def test_whole_answers() -> None:
         ),
     ],
 )
-def test_tools_are_those_that_the_client_advertises(wire: str, calls: list[tuple[str, Any]]) -> None:
-    """Read, edit and todo become each agent's own tool; a named call is sent as it is."""
+def test_tools_are_those_the_client_advertises(wire: str, calls: list[tuple[str, Any]]) -> None:
+    """Read, edit and todo become each agent's own tool; a named call is sent unchanged."""
     script = """
     turns:
       - tools: [{read: a}, {edit: {path: a, old: x, new: y}}, {todo: [first]}, {call: {name: Any, input: {x: 1}}}]
@@ -193,7 +193,7 @@ def test_tools_are_those_that_the_client_advertises(wire: str, calls: list[tuple
 
 
 def test_claude_without_a_todo_list_gets_tasks() -> None:
-    """A todo list becomes one TaskCreate for each entry where that is what there is."""
+    """A todo list becomes one TaskCreate for each entry if the client has only that tool."""
     with serve("turns: [{tools: [{todo: [a, b]}]}]") as server:
         body = request("anthropic", ["Bash", "TaskCreate"], stream=False)
         content = post(server, path("anthropic"), body).json()["content"]
@@ -205,7 +205,7 @@ def test_claude_without_a_todo_list_gets_tasks() -> None:
 
 
 def test_a_shell_is_enough_to_write() -> None:
-    """Without any tool for files the shell writes them."""
+    """Without file tools, files are written by shell commands."""
     with serve("turns: [{tools: [{write: {path: my file, content: it's}}]}]") as server:
         body = request("responses", ["shell"], stream=False)
         item = post(server, path("responses"), body).json()["output"][0]
@@ -214,7 +214,7 @@ def test_a_shell_is_enough_to_write() -> None:
 
 
 def test_a_tool_that_the_client_does_not_have() -> None:
-    """The client gets an error that names the tool; nothing is made up."""
+    """The client gets an error that names the tool."""
     with serve("turns: [{tools: [{todo: [a]}]}]") as server:
         reply = post(server, path("anthropic"), request("anthropic", ["Bash"]))
         assert [entry.played for entry in server.requests] == ["refused"]
@@ -225,7 +225,7 @@ def test_a_tool_that_the_client_does_not_have() -> None:
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("stream", [True, False])
 def test_side_calls_use_no_turn(wire: str, stream: bool) -> None:
-    """A request without tools gets a harmless text; the script does not move."""
+    """A request without tools gets a harmless text, and the script does not advance."""
     with serve("{turns: [{text: the-turn}], then: error, side: harmless}") as server:
         side = post(server, path(wire, stream=stream), request(wire, [], stream=stream))
         turn = ask(server, wire, stream=stream)

@@ -1,4 +1,4 @@
-"""Commits of what is good, through `ralph run` with real git."""
+"""Commits of verified work, through `ralph run` with real git."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASKED = '*"commit message"*'
 def committing(
     project: Project, work: str, message: str = "Add work", tasks: str = "commit", **more: object
 ) -> None:
-    """An agent that does `work`, claims to be done, and answers with a message when it is asked for one."""
+    """An agent that does `work`, claims to be done, and answers with a message when asked for one."""
     body = f"""
         case "$1" in
             {ASKED}) printf '%s' {shlex.quote(message)};;
@@ -33,7 +33,7 @@ def committing(
 
 @pytest.fixture
 def place(repository: Project) -> Project:
-    """A repository whose user has a name."""
+    """A repository with a configured user."""
     repository.git("config", "user.name", "Ada")
     repository.git("config", "user.email", "ada@localhost")
     return repository
@@ -47,7 +47,7 @@ def files_of(project: Project, commit: str = "HEAD") -> list[str]:
     return sorted(project.git("show", "--format=", "--name-only", commit).split())
 
 
-def test_what_the_agent_made_is_committed(place: Project) -> None:
+def test_the_agents_work_is_committed(place: Project) -> None:
     """New and changed files are in one commit with the agent's message, the user's name, and the run."""
     committing(place, "echo new > new.txt; echo more >> README.md")
     result = place.run("run", "-p", "x")
@@ -57,7 +57,7 @@ def test_what_the_agent_made_is_committed(place: Project) -> None:
     assert place.git("log", "-1", "--format=%an <%ae>").strip() == "Ada <ada@localhost>"
 
 
-def test_what_lay_around_before_is_in_no_commit(place: Project) -> None:
+def test_earlier_untracked_files_are_not_committed(place: Project) -> None:
     """A `.env` and notes that were untracked when the run began stay untracked; touching them changes nothing."""
     (place.path / ".env").write_text("TOKEN=1\n")
     (place.path / "notes.txt").write_text("mine\n")
@@ -68,8 +68,8 @@ def test_what_lay_around_before_is_in_no_commit(place: Project) -> None:
     assert (place.path / ".env").read_text() == "TOKEN=1\n"
 
 
-def test_caches_of_tools_are_in_no_commit(place: Project) -> None:
-    """Whoever has made them, a check or the agent; but where such files are in the repository, new ones belong there."""
+def test_tool_caches_are_not_committed(place: Project) -> None:
+    """No matter who made them, a check or the agent; but where the repository has such files, new ones are added."""
     (place.path / "vendored/node_modules").mkdir(parents=True)
     (place.path / "vendored/node_modules/a.js").touch()
     place.git("add", ".")
@@ -82,8 +82,8 @@ def test_caches_of_tools_are_in_no_commit(place: Project) -> None:
 
 
 @pytest.mark.parametrize("path", ["deep/__pycache__", "deep/nested"])
-def test_what_is_never_committed_needs_no_message(place: Project, path: str) -> None:
-    """Where there are only caches, or another repository, the agent is not asked."""
+def test_nothing_committable_needs_no_message(place: Project, path: str) -> None:
+    """With only caches, or another repository, the agent is not asked."""
     (place.path / path).mkdir(parents=True)
     work = f"git init -q {path}; touch {path}/file" if path.endswith("nested") else f"touch {path}/a.pyc"
     committing(place, work)
@@ -91,7 +91,7 @@ def test_what_is_never_committed_needs_no_message(place: Project, path: str) -> 
     assert sorted(file.name for file in place.path.glob(".ralph/prompt_*")) == ["prompt_001.txt"]
 
 
-def test_what_lay_around_and_was_changed_is_committed(place: Project) -> None:
+def test_an_earlier_untracked_file_that_was_changed_is_committed(place: Project) -> None:
     """An untracked file that the agent worked on is its work."""
     (place.path / "draft.txt").write_text("draft\n")
     committing(place, "echo done >> draft.txt")
@@ -100,7 +100,7 @@ def test_what_lay_around_and_was_changed_is_committed(place: Project) -> None:
 
 
 def test_red_guardrails_commit_nothing(place: Project) -> None:
-    """No commit and no question for a message while a guardrail is red."""
+    """No commit and no request for a message while a guardrail fails."""
     committing(place, "echo new > new.txt", guardrails=[{"command": "false"}])
     before = place.git("rev-parse", "HEAD")
     place.run("run", "-p", "x", "-m", "2")
@@ -110,8 +110,8 @@ def test_red_guardrails_commit_nothing(place: Project) -> None:
     )
 
 
-def test_nothing_to_commit_asks_nobody(place: Project) -> None:
-    """Without changes there is neither a question nor an error nor a commit."""
+def test_nothing_to_commit_asks_for_no_message(place: Project) -> None:
+    """Without changes there is no request, no error and no commit."""
     committing(place, "true")
     before = place.git("rev-parse", "HEAD")
     result = place.run("run", "-p", "x")
@@ -120,7 +120,7 @@ def test_nothing_to_commit_asks_nobody(place: Project) -> None:
 
 
 def test_every_green_iteration_is_committed(place: Project) -> None:
-    """Iterations before the completing one are committed too, each with its own mark."""
+    """Iterations before the last one are committed too, each with its own mark."""
     body = f"""
         case "$1" in
             {ASKED}) echo "Work $RALPH_ITERATION";;
@@ -136,8 +136,8 @@ def test_every_green_iteration_is_committed(place: Project) -> None:
     assert [line for line in log if line] == [f"Work {n} {run}/{n}" for n in (1, 2, 3)]
 
 
-def test_no_message_is_an_error_and_the_loop_goes_on(place: Project) -> None:
-    """An agent that answers with nothing gets no commit; the run still completes."""
+def test_no_message_is_an_error_and_the_loop_continues(place: Project) -> None:
+    """If the agent answers with nothing there is no commit; the run still completes."""
     committing(place, "echo new > new.txt", message=" ")
     result = place.run("run", "-p", "x")
     assert (result.code, "not committed: no commit message" in result.out) == (0, True)
@@ -158,7 +158,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", some(HOSTILE, 4))
 def test_a_message_is_data(place: Project, name: str) -> None:
-    """Whatever the agent answers is the message and nothing else."""
+    """The agent's answer is the message and nothing else."""
     message = HOSTILE[name]
     (place.path / "message").write_text(message)
     body = f"""
@@ -196,8 +196,8 @@ def test_tasks_run_in_order(place: Project, tmp_path: Path) -> None:
     assert (result.code, pushed.stdout) == (0, "Add work\n")
 
 
-def test_a_failing_push_is_shown_and_ends_nothing(place: Project) -> None:
-    """What git says, and what to do next."""
+def test_a_failing_push_is_shown_and_stops_nothing(place: Project) -> None:
+    """Git's message is shown, with what to do next."""
     committing(place, "echo new > new.txt", tasks="commit,push")
     result = place.run("run", "-p", "x")
     assert (result.code, last_message(place).split("\n")[0]) == (0, "Add work")
@@ -205,8 +205,8 @@ def test_a_failing_push_is_shown_and_ends_nothing(place: Project) -> None:
     assert "remote add origin" in result.err
 
 
-def test_another_command_gets_its_tasks_plainly(place: Project) -> None:
-    """`hg`, `jj` or any other command: `commit -m MESSAGE`, then each task as it is."""
+def test_another_command_gets_its_tasks_unchanged(place: Project) -> None:
+    """`hg`, `jj` or any other command: `commit -m MESSAGE`, then each task as given."""
     log = place.home.path / "calls"
     tool = place.script("jj", f'printf "%s|" "$@" >> {log}; echo >> {log}')
     committing(
@@ -216,11 +216,11 @@ def test_another_command_gets_its_tasks_plainly(place: Project) -> None:
     assert log.read_text() == "commit|-m|Say $(hi)|\ngit|push|--all|\n"
 
 
-def test_no_repository_is_said_once(project: Project) -> None:
-    """Without git there are no commits and no snapshots, and that is no error."""
+def test_no_repository_is_reported_once(project: Project) -> None:
+    """Without git there are no commits and no snapshots, and that is not an error."""
     committing(project, "echo new > new.txt", snapshots=True)
     result = project.run("run", "-p", "x")
-    assert (result.code, result.err.count("This is no git repository")) == (0, 1)
+    assert (result.code, result.err.count("Not a git repository")) == (0, 1)
 
 
 # ---- hooks and planted things ----
@@ -233,7 +233,7 @@ def hook(project: Project, name: str, body: str) -> None:
 
 
 def test_the_users_hooks_run_as_they_were(place: Project) -> None:
-    """A hook that was there when the run began runs; what the agent made of it does not."""
+    """A hook that existed when the run began runs; the agent's changes to it do not."""
     mark = place.home.path / "mark"
     hook(place, "pre-commit", f"echo mine >> {mark}")
     planted = f"printf '#!/bin/sh\\necho planted >> {mark}\\n'"
@@ -244,7 +244,7 @@ def test_the_users_hooks_run_as_they_were(place: Project) -> None:
 
 
 def test_a_failing_hook_is_shown(place: Project) -> None:
-    """The hook's own words are in the notice; the loop goes on."""
+    """The notice has the hook's own output; the loop continues."""
     hook(place, "pre-commit", "echo no tabs please >&2; exit 1")
     committing(place, "echo new > new.txt")
     result = place.run("run", "-p", "x")
@@ -270,7 +270,7 @@ PLANTED = {
 
 @pytest.mark.parametrize("name", some(PLANTED, 5))
 def test_nothing_planted_runs_in_a_commit_or_push(place: Project, tmp_path: Path, name: str) -> None:
-    """Whatever the agent plants while it works, no program of its own runs and nothing goes elsewhere."""
+    """Whatever the agent plants while it works, none of its programs runs and nothing is pushed elsewhere."""
     mark, remote = place.home.path / "ran", tmp_path / "remote.git"
     for bare in ("remote.git", "elsewhere.git"):
         subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / bare)], check=True)
@@ -290,8 +290,8 @@ def test_nothing_planted_runs_in_a_commit_or_push(place: Project, tmp_path: Path
     assert (mark.exists(), elsewhere.stdout, remote.exists()) == (False, "", True)
 
 
-def test_where_a_submodule_stands_is_committed(place: Project, tmp_path: Path) -> None:
-    """Its new commit, and its removal; nothing of what it has not committed itself."""
+def test_the_commit_of_a_submodule_is_committed(place: Project, tmp_path: Path) -> None:
+    """Its new commit, and its removal, but none of its uncommitted changes."""
     place.git("init", "-q", "in")
     for words in (["commit", "-q", "--allow-empty", "-m", "1"], ["commit", "-q", "--allow-empty", "-m", "2"]):
         place.git("-C", "in", *words)
@@ -307,11 +307,11 @@ def test_where_a_submodule_stands_is_committed(place: Project, tmp_path: Path) -
     assert place.git("ls-tree", "HEAD", "in") == ""
 
 
-# ---- states that git can be in ----
+# ---- states of git ----
 
 
 def test_no_identity(repository: Project) -> None:
-    """Without a name the commit fails with what to do next; nothing is lost."""
+    """Without an identity the commit fails with what to do next; nothing is lost."""
     repository.extra_env |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "EMAIL": ""}
     repository.git("config", "user.useConfigOnly", "true")
     committing(repository, "echo new > new.txt")
@@ -321,7 +321,7 @@ def test_no_identity(repository: Project) -> None:
 
 
 def test_signing_that_fails(place: Project) -> None:
-    """A signing key that is not there is said, with the way out."""
+    """A missing signing key is reported, with a way out."""
     place.git("config", "commit.gpgSign", "true")
     place.git("config", "user.signingKey", "nobody")
     place.git("config", "gpg.program", "false")
@@ -362,7 +362,7 @@ def test_a_stale_lock_is_removed(place: Project) -> None:
 
 
 def test_a_stale_lock_of_a_branch_is_removed(place: Project) -> None:
-    """The same for the lock of the branch that the commit goes to."""
+    """The same for the lock of the branch being committed to."""
     lock = place.path / ".git/refs/heads/main.lock"
     lock.touch()
     os.utime(lock, (time.time() - 60, time.time() - 60))
@@ -415,7 +415,7 @@ def test_a_commit_made_before_a_kill_is_not_made_again(place: Project) -> None:
 
 
 def test_an_unresolved_merge_is_named_and_left_as_it_is(place: Project) -> None:
-    """In the middle of a conflict nothing is committed over it; the message says what is wrong."""
+    """During a conflict nothing is committed over it; the message says what is wrong."""
     place.git("checkout", "-q", "-b", "other")
     (place.path / "README.md").write_text("theirs\n")
     place.git("commit", "-qam", "Theirs")
@@ -427,13 +427,13 @@ def test_an_unresolved_merge_is_named_and_left_as_it_is(place: Project) -> None:
     result = place.run("run", "-p", "x")
     assert (result.code, last_message(place)) == (0, "Ours")
     assert (place.path / ".git/MERGE_HEAD").exists() and (place.path / "new.txt").exists()
-    assert "Not committed: README.md has a conflict of a merge." in result.err
+    assert "Not committed: README.md has a merge conflict." in result.err
     committing(place, "echo both > README.md")
     assert (place.run("run", "-p", "x").code, place.git("show", "HEAD:README.md")) == (0, "both\n")
 
 
 def test_a_shallow_clone_is_committed_to(place: Project, tmp_path: Path) -> None:
-    """Without its history a clone works like any other."""
+    """A clone without history works like any other."""
     (place.path / "more").write_text("more\n")
     place.git("add", "-A")
     place.git("commit", "-qm", "More")

@@ -1,4 +1,4 @@
-"""Reading a unified diff: added lines are found by hunks, and a long diff is shown fairly."""
+"""Reading a unified diff: added lines are found by hunks, and a long diff is shortened fairly."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ index 0000000..b6fc4c6
 
 
 def test_a_new_file_is_all_added() -> None:
-    """The lines of a new file begin with number 1."""
+    """The lines of a new file start with number 1."""
     assert parse(NEW_FILE) == [FileDiff("notes.md", NEW_FILE, (AddedLines("notes.md", 1, "hello\nworld"),))]
 
 
-def test_lines_that_look_like_heads_are_lines() -> None:
-    """Inside a hunk nothing is a head: an added "++ b/x" and a removed "-- a/x" are content."""
+def test_lines_that_look_like_headers_are_lines() -> None:
+    """Inside a hunk nothing is a header: an added "++ b/x" and a removed "-- a/x" are content."""
     diff = """\
 --- a/query.sql
 +++ b/query.sql
@@ -50,7 +50,7 @@ def test_lines_that_look_like_heads_are_lines() -> None:
     ]
 
 
-def test_no_newline_at_the_end_is_no_line() -> None:
+def test_the_note_about_a_missing_newline_is_not_a_line() -> None:
     """The note about a missing newline is not counted."""
     diff = (
         "--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-a\n\\ No newline at end of file\n+b\n+c\n"
@@ -60,7 +60,7 @@ def test_no_newline_at_the_end_is_no_line() -> None:
 
 
 def test_no_diff_has_no_files() -> None:
-    """An empty diff is no file with an empty name."""
+    """An empty diff is not a file with an empty name."""
     assert parse("") == []
 
 
@@ -69,7 +69,7 @@ def test_no_diff_has_no_files() -> None:
     ["a b.txt", "ümlaut.txt", 'quo"te.txt', "tab\there.txt", "back\\slash", " b/inner.txt", "line\nend"],
 )
 def test_unusual_names_are_read_as_git_prints_them(tmp_path: Path, name: str) -> None:
-    """Names with spaces, quotation marks, tabs and umlauts come out as they are, with and without content."""
+    """Names with spaces, quotation marks, tabs and umlauts are read correctly, with and without content."""
     git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@localhost"]
     subprocess.run([*git, "init", "-q"], check=True)
     path = tmp_path / name
@@ -87,7 +87,7 @@ def test_unusual_names_are_read_as_git_prints_them(tmp_path: Path, name: str) ->
 
 
 def test_a_renamed_file_has_its_new_name(tmp_path: Path) -> None:
-    """What was moved without a change is known by the name that it has now."""
+    """A file moved without a change has its new name."""
     diff = "diff --git a/old name b/new\nsimilarity index 100%\nrename from old name\nrename to new\n"
     assert [file.path for file in parse(diff)] == ["new"]
 
@@ -101,8 +101,8 @@ LINES = st.lists(
 
 
 @given(LINES, LINES, st.integers(0, 3))
-def test_every_added_line_is_found_at_its_place(old: list[str], new: list[str], around: int) -> None:
-    """For any two files, what is found is what difflib says was added, by number and by text."""
+def test_every_added_line_is_found_with_its_number(old: list[str], new: list[str], around: int) -> None:
+    """For any two files, the result matches what difflib reports as added, by number and by text."""
     lines = list(difflib.unified_diff(old, new, "a/x", "b/x", n=around, lineterm=""))
     diff = "".join(f"{line}\n" for line in lines)
     found = {
@@ -122,7 +122,7 @@ def test_every_added_line_is_found_at_its_place(old: list[str], new: list[str], 
 
 @given(st.text(alphabet=st.sampled_from('+-@ ,0123\n\\abdif/"\t\r\u2028'), max_size=200))
 def test_any_text_can_be_read(text: str) -> None:
-    """What is no diff raises nothing, and none of it is lost."""
+    """Text that is not a diff raises nothing, and none of it is lost."""
     files = parse(text)
     assert "".join(file.text for file in files) == (f"{text.removesuffix(chr(10))}\n" if text else "")
 
@@ -133,21 +133,21 @@ def a_file(name: str, lines: int) -> str:
 
 
 def test_a_short_diff_is_shown_whole() -> None:
-    """What fits is not touched."""
+    """A diff that fits is unchanged."""
     assert shortened(NEW_FILE, len(NEW_FILE)) == NEW_FILE
 
 
 def test_a_long_file_does_not_hide_the_others() -> None:
-    """A lock file of any length leaves the code beside it whole, and says that it was cut."""
+    """A lock file of any length leaves the code next to it complete, and is marked as cut."""
     code = a_file("z.py", 5)
     shown = shortened(a_file("a.lock", 10_000) + code, 2000)
     assert shown.endswith(code)
-    assert "[... the rest of a.lock, 108,966 characters in all, is not shown]" in shown
+    assert "[... the rest of a.lock is not shown; 108,966 characters total]" in shown
     assert len(shown) <= 2000
 
 
 @given(st.lists(st.integers(0, 60), max_size=30), st.integers(0, 3000))
 def test_a_shortened_diff_is_never_much_longer(sizes: list[int], most: int) -> None:
-    """However many files there are, only a note comes on top."""
+    """However many files there are, only a note is added."""
     diff = "".join(a_file(f"{number}.py", size) for number, size in enumerate(sizes))
     assert len(shortened(diff, most)) <= most + 50

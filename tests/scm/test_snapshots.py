@@ -1,4 +1,4 @@
-"""Snapshots and going back, with real repositories of every odd kind."""
+"""Snapshots and rewinding, with real repositories of every unusual kind."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Place:
         return plan.changes, rewinder.apply(plan)
 
     def files(self) -> dict[str, bytes]:
-        """Every file but git's own and Ralph's, with what it holds."""
+        """Every file except git's and Ralph's, with its content."""
         found = {}
         for root, directories, names in os.walk(self.path):
             directories[:] = [d for d in directories if d != ".git"]
@@ -104,22 +104,22 @@ def test_a_snapshot_touches_neither_head_nor_index_nor_files(place: Place) -> No
 
 
 def test_a_snapshot_holds_tracked_and_untracked_files(place: Place) -> None:
-    """Changed, new and unchanged files are in it, ignored ones are not."""
+    """It has changed, new and unchanged files, but not ignored ones."""
     snapshot = place.take()
     names = place.git("ls-tree", "-r", "-z", "--name-only", snapshot.commit).split("\0")[:-1]
     assert names == [".gitignore", "README.md", "link", "notes.txt", "odd \n name\t'", "run.sh", "src/a.py"]
     assert place.git("show", f"{snapshot.commit}:src/a.py") == "a = 3\n"
 
 
-def test_equal_trees_have_equal_names(place: Place) -> None:
-    """The name of a tree tells whether anything has changed."""
+def test_equal_trees_have_equal_hashes(place: Place) -> None:
+    """The hash of a tree shows whether anything has changed."""
     first, second = place.take(1), place.take(2)
     (place.path / "notes.txt").write_text("changed\n")
     assert (first.tree == second.tree, first.tree == place.take(3).tree) == (True, False)
 
 
 def test_a_lock_that_a_killed_git_has_left_is_removed(place: Place) -> None:
-    """That of Ralph's own index, which nobody else works with."""
+    """The lock of Ralph's own index, which no other process uses."""
     place.take()
     (index,) = (path for path in place.scratch.rglob("index*") if path.suffix != ".lock")
     lock = index.with_name(f"{index.name}.lock")
@@ -131,7 +131,7 @@ def test_a_lock_that_a_killed_git_has_left_is_removed(place: Place) -> None:
 
 
 def test_a_change_in_the_moment_of_the_last_commit_is_seen(place: Place) -> None:
-    """A file written in the same instant and with the same size as the one in the index is kept as it is."""
+    """A file written in the same instant and with the same size as the one in the index is saved correctly."""
     file, index = place.path / "README.md", place.path / ".git/index"
     place.project.git("config", "core.trustctime", "false")
     place.project.git("add", "-A")
@@ -163,8 +163,8 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", some(DAMAGE, 6))
-def test_everything_comes_back(place: Place, damage: str) -> None:
-    """Whatever an agent does to the tree, going back restores files, modes and what was staged."""
+def test_everything_is_restored(place: Place, damage: str) -> None:
+    """Whatever an agent does to the tree, rewinding restores files, modes and staged changes."""
     files, status = place.files(), place.git("status", "--porcelain", "-z")
     staged = place.git("ls-files", "--stage")
     mode = (place.path / "run.sh").stat().st_mode
@@ -177,8 +177,8 @@ def test_everything_comes_back(place: Place, damage: str) -> None:
         assert place.git("status", "--porcelain", "-z") == status
 
 
-def test_going_back_can_be_undone(place: Place) -> None:
-    """What was there before the rewind was kept first."""
+def test_a_rewind_can_be_undone(place: Place) -> None:
+    """The state before the rewind is saved first."""
     place.take()
     (place.path / "work.txt").write_text("an hour of work")
     changes, _ = place.rewind()
@@ -187,7 +187,7 @@ def test_going_back_can_be_undone(place: Place) -> None:
 
 
 def test_an_unborn_branch(project: Project) -> None:
-    """A repository without any commit is kept and comes back."""
+    """A repository without any commit is saved and restored."""
     place = Place(project)
     place.git("init", "-q")
     (place.path / "a").write_text("a")
@@ -209,7 +209,7 @@ def test_a_detached_head(place: Place) -> None:
 
 
 def test_sha256(project: Project) -> None:
-    """Repositories with the longer object names work alike."""
+    """Repositories with SHA-256 object names work the same."""
     place = Place(project)
     place.git("init", "-q", "--object-format=sha256")
     (place.path / "a").write_text("a")
@@ -220,13 +220,13 @@ def test_sha256(project: Project) -> None:
 
 
 def test_no_identity(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Snapshots need neither user.name nor user.email, and ask no hostname."""
+    """Snapshots need neither user.name nor user.email, and look up no hostname."""
     place.project.extra_env |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
     assert place.take().notes == ()
 
 
 def test_a_linked_worktree(place: Place) -> None:
-    """A worktree that shares its repository has its own tree and its own index."""
+    """A worktree of a shared repository has its own tree and its own index."""
     place.git("worktree", "add", "-q", str(place.path.parent / "linked"), "-b", "linked")
     linked = Place(replace(place.project, path=place.path.parent / "linked"))
     (linked.path / "only here").write_text("x")
@@ -249,7 +249,7 @@ def nested_repository(path: Path, place: Place, *, commit: bool) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_nested_repository(place: Place, commit: bool) -> None:
-    """Files of a repository inside ours come back too, with a commit or without."""
+    """Files of a repository inside ours are restored too, with a commit or without."""
     nested_repository(place.path / "vendor/lib", place, commit=commit)
     before = place.files()
     assert place.take().notes == ()
@@ -259,7 +259,7 @@ def test_a_nested_repository(place: Place, commit: bool) -> None:
 
 
 def test_a_nested_repository_is_not_committed_to(place: Place) -> None:
-    """The nested repository's own HEAD, index and files stay as they are."""
+    """The nested repository's own HEAD, index and files stay unchanged."""
     nested_repository(place.path / "vendor/lib", place, commit=True)
     inner = replace(place.project, path=place.path / "vendor/lib")
     before = inner.git("rev-parse", "HEAD"), inner.git("status", "--porcelain")
@@ -268,7 +268,7 @@ def test_a_nested_repository_is_not_committed_to(place: Place) -> None:
 
 
 def test_a_linked_worktree_inside_the_tree(place: Place) -> None:
-    """Its git directory lies in ours: its files are kept too."""
+    """Its git directory is inside ours, so its files are saved too."""
     place.git("worktree", "add", "-q", "trees/linked", "-b", "linked")
     (place.path / "trees/linked/only here").write_text("x")
     assert place.take().notes == ()
@@ -278,7 +278,7 @@ def test_a_linked_worktree_inside_the_tree(place: Place) -> None:
 
 
 def test_a_git_directory_behind_a_link(place: Place, tmp_path: Path) -> None:
-    """Who keeps `.git` elsewhere, behind a link of his own, has snapshots, of submodules too."""
+    """Snapshots work for users who keep `.git` elsewhere behind a link, and for submodules too."""
     nested_repository(tmp_path / "upstream", place, commit=True)
     shutil.move(place.path / ".git", tmp_path / "kept.git")
     (place.path / ".git").symlink_to(tmp_path / "kept.git")
@@ -293,7 +293,7 @@ def test_a_git_directory_behind_a_link(place: Place, tmp_path: Path) -> None:
 
 
 def test_a_submodule_that_became_a_link(place: Place, tmp_path: Path) -> None:
-    """Nothing is written to the repository that the link leads to."""
+    """Nothing is written to the repository that the link points to."""
     nested_repository(tmp_path / "upstream", place, commit=True)
     place.git(
         "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "upstream"), "sub"
@@ -305,7 +305,7 @@ def test_a_submodule_that_became_a_link(place: Place, tmp_path: Path) -> None:
 
 
 def test_a_submodule(place: Place, tmp_path: Path) -> None:
-    """Changes inside a submodule are kept, and the submodule stays one."""
+    """Changes inside a submodule are saved, and it stays a submodule."""
     nested_repository(tmp_path / "upstream", place, commit=True)
     allow = ["-c", "protocol.file.allow=always"]
     place.git(*allow, "submodule", "--quiet", "add", str(tmp_path / "upstream"), "sub")
@@ -320,7 +320,7 @@ def test_a_submodule(place: Place, tmp_path: Path) -> None:
 
 
 def test_a_deleted_submodule(place: Place, tmp_path: Path) -> None:
-    """The files of a submodule that was deleted altogether come back; that it lost its link is said."""
+    """The files of a deleted submodule are restored, and a message says that its .git is not."""
     nested_repository(tmp_path / "upstream", place, commit=True)
     allow = ["-c", "protocol.file.allow=always"]
     place.git(*allow, "submodule", "--quiet", "add", str(tmp_path / "upstream"), "sub")
@@ -328,7 +328,7 @@ def test_a_deleted_submodule(place: Place, tmp_path: Path) -> None:
     place.take()
     shutil.rmtree(place.path / "sub")
     _, problems = place.rewind()
-    assert (place.files(), problems) == (before, ["sub: its files are back, its .git is not"])
+    assert (place.files(), problems) == (before, ["sub: files restored, but not its .git"])
 
 
 def test_a_huge_untracked_file_is_left_out_and_named(place: Place) -> None:
@@ -336,7 +336,7 @@ def test_a_huge_untracked_file_is_left_out_and_named(place: Place) -> None:
     with open(place.path / "huge.bin", "wb") as file:
         file.truncate(60 << 20)
     snapshot = place.take()
-    assert snapshot.notes == ("huge.bin is larger than 50 MB and is not kept",)
+    assert snapshot.notes == ("huge.bin is larger than 50 MB and is left out",)
     place.rewind()
     assert (place.path / "huge.bin").stat().st_size == 60 << 20
 
@@ -366,7 +366,7 @@ PLANTED = {
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_nothing_planted_runs(place: Place, planted: str) -> None:
-    """Hooks, filters, fsmonitor, external diff, pager and the like do not run in the harness's git."""
+    """Hooks, filters, fsmonitor, external diff, pager and the like do not run in Ralph's git calls."""
     mark = place.project.home.path / "ran"
     place.shell(f"EVIL='touch {mark}'\n{PLANTED[planted]}")
     mark.unlink(missing_ok=True)
@@ -378,8 +378,8 @@ def test_nothing_planted_runs(place: Place, planted: str) -> None:
     assert (mark.exists(), place.files()) == (False, before)
 
 
-def test_what_has_changed_cannot_be_hidden_by_a_replacement(place: Place) -> None:
-    """Refs can be written in a sandbox too; protected files are looked at by such differences."""
+def test_changes_cannot_be_hidden_by_a_replace_ref(place: Place) -> None:
+    """Refs can be written in a sandbox too, and protected files are checked by diffs like these."""
     first = place.take(1)
     (place.path / "README.md").write_text("another\n")
     second = place.take(2)
@@ -389,7 +389,7 @@ def test_what_has_changed_cannot_be_hidden_by_a_replacement(place: Place) -> Non
 
 
 def test_a_planted_filter_in_a_nested_repository_does_not_run(place: Place) -> None:
-    """The same holds for the configuration of nested repositories."""
+    """The same applies to the configuration of nested repositories."""
     mark = place.project.home.path / "ran"
     nested_repository(place.path / "lib", place, commit=True)
     inner = replace(place.project, path=place.path / "lib")

@@ -1,4 +1,4 @@
-"""Worktrees of Ralph's own: made, mended and removed, whatever agents and kills have done to them."""
+"""Ralph's own worktrees: created, repaired and removed, whatever agents and kills have done to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDS = 12
 
 
 class Place:
-    """The user's repository and one worktree of ours, on `ralph/T` from `main`."""
+    """The user's repository and one of Ralph's worktrees, on `ralph/T` from `main`."""
 
     def __init__(self, project: Project, tmp_path: Path) -> None:
         self.project = project
@@ -53,11 +53,11 @@ class Place:
         return Tree(repository, self._runner(repository.top), self.baseline)
 
     def git(self, *arguments: str) -> str:
-        """In the worktree."""
+        """Run git in the worktree."""
         return self.project.git("-C", str(self.path), *arguments)
 
     def commit(self, name: str, text: str) -> str:
-        """A commit in the worktree."""
+        """Commit in the worktree."""
         (self.path / name).write_text(text)
         self.git("add", "-A")
         self.git("commit", "-qm", name)
@@ -78,15 +78,15 @@ def place(repository: Project, tmp_path: Path) -> Place:
 # ---- making and removing ----
 
 
-def test_one_is_found_when_it_was_made_to_the_end(place: Place) -> None:
-    """Not before it is marked; then wherever its HEAD has gone."""
+def test_a_worktree_is_found_when_it_is_complete(place: Place) -> None:
+    """Not before it is marked; then wherever its HEAD has moved."""
     assert place.trees.found(place.path) is None
     mark_ready(place.repository)
     place.git("checkout", "-q", "--detach")
     assert place.trees.found(place.path) == place.repository
 
 
-def test_one_of_another_repository_is_none_of_ours(place: Place, tmp_path: Path) -> None:
+def test_a_worktree_of_another_repository_is_not_ours(place: Place, tmp_path: Path) -> None:
     """A directory that belongs to another repository is not taken for a worktree."""
     other = Project(tmp_path / "other", place.project.home)
     other.path.mkdir()
@@ -96,8 +96,8 @@ def test_one_of_another_repository_is_none_of_ours(place: Place, tmp_path: Path)
 
 
 @pytest.mark.parametrize("state", ["whole", "gone", "read-only", "broken", "locked", "half gone"])
-def test_one_is_removed_in_any_state(place: Place, state: str) -> None:
-    """Neither the directory nor what git has noted is left, and one of the user's that is away stays noted."""
+def test_a_worktree_is_removed_in_any_state(place: Place, state: str) -> None:
+    """Neither the directory nor git's record is left, and the record of a user's unmounted worktree stays."""
     mine = place.path.parent / "mine"
     place.project.git("worktree", "add", "-q", "-b", "mine", str(mine))
     mine.rename(place.path.parent / "away")
@@ -133,7 +133,7 @@ def test_one_is_removed_in_any_state(place: Place, state: str) -> None:
     ],
     ids=" ".join,
 )
-def test_head_comes_back_to_its_branch(place: Place, deed: tuple[str, ...]) -> None:
+def test_head_is_put_back_on_its_branch(place: Place, deed: tuple[str, ...]) -> None:
     """The branch is where HEAD was last, and HEAD is on the branch."""
     last = place.commit("a", "a\n")
     place.git(*deed)
@@ -144,7 +144,7 @@ def test_head_comes_back_to_its_branch(place: Place, deed: tuple[str, ...]) -> N
 
 
 def test_history_that_was_lost(place: Place) -> None:
-    """What HEAD has becomes one commit after the one that the work began from."""
+    """The tree of HEAD becomes one commit after the one the work started from."""
     place.git("checkout", "-q", "--orphan", "new")
     place.commit("a", "a\n")
     place.tree.put_on(place.began, "All")
@@ -155,8 +155,8 @@ def test_history_that_was_lost(place: Place) -> None:
 # ---- keeping and merging ----
 
 
-def test_everything_is_kept(place: Place) -> None:
-    """No hook, no missing key and no file that cannot be read keeps the rest off the branch."""
+def test_everything_is_committed(place: Place) -> None:
+    """No hook, no missing key and no unreadable file keeps the rest off the branch."""
     hook = place.project.path / ".git/hooks/pre-commit"
     hook.write_text("#!/bin/sh\nexit 1\n")
     hook.chmod(0o755)
@@ -169,8 +169,8 @@ def test_everything_is_kept(place: Place) -> None:
     assert place.git("status", "--porcelain") == '?? "lay there"\n'
 
 
-def test_a_merge_that_changes_nothing_is_kept_too(place: Place) -> None:
-    """Whoever decides for his own side has merged all the same."""
+def test_a_merge_without_changes_is_committed_too(place: Place) -> None:
+    """Choosing one's own side entirely is still a merge."""
     place.commit("a", "mine\n")
     brought = place.base_commit("a", "theirs\n")
     place.tree.bring_in(brought, "Bring", is_clean=True)
@@ -180,8 +180,8 @@ def test_a_merge_that_changes_nothing_is_kept_too(place: Place) -> None:
     assert place.tree.has(brought) and not place.tree.is_merging()
 
 
-def test_a_merge_that_was_begun_goes_on(place: Place) -> None:
-    """Files that were put back are the merge, though git has forgotten that there was one."""
+def test_an_unfinished_merge_continues(place: Place) -> None:
+    """Restored files belong to the merge, although git has forgotten it."""
     place.commit("a", "mine\n")
     brought = place.base_commit("a", "theirs\n")
     (place.path / "a").write_text("half resolved\n")
@@ -192,8 +192,8 @@ def test_a_merge_that_was_begun_goes_on(place: Place) -> None:
 
 
 @pytest.mark.parametrize("conflict", [False, True])
-def test_what_may_be_trusted_while_a_commit_is_brought_in(place: Place, conflict: bool) -> None:
-    """What both sides have; where they conflict, what was brought."""
+def test_what_is_trusted_while_a_commit_is_merged_in(place: Place, conflict: bool) -> None:
+    """What both sides have, and the merged-in side for conflicts."""
     place.commit("test", "of the tester\n")
     place.commit("a", "mine\n")
     brought = place.base_commit("a" if conflict else "b", "theirs\n")
@@ -204,8 +204,8 @@ def test_what_may_be_trusted_while_a_commit_is_brought_in(place: Place, conflict
     assert place.trees.is_ancestor(brought, trusted)
 
 
-def test_by_which_commit_a_branch_has_got_something(place: Place) -> None:
-    """The merge that brought it, or the commit itself after a fast-forward."""
+def test_which_commit_brought_something_into_a_branch(place: Place) -> None:
+    """The merge that brought it in, or the commit itself after a fast-forward."""
     tip = place.commit("a", "a\n")
     assert place.trees.is_next(place.began, tip)
     place.project.git("merge", "-q", "--ff-only", "ralph/T")
@@ -222,8 +222,8 @@ def test_by_which_commit_a_branch_has_got_something(place: Place) -> None:
 # ---- the user's checkout ----
 
 
-def test_half_a_fast_forward_is_taken_back(place: Place) -> None:
-    """Files that git had written, whole or in part, are as before; those that the user has changed stay."""
+def test_half_a_fast_forward_is_undone(place: Place) -> None:
+    """Files that git had written, completely or in part, are as before; files changed by the user stay."""
     names = ("changed", "begun", "mine", "gone")
     for name in names:
         place.base_commit(name, f"old {name}\n")
@@ -246,11 +246,11 @@ def test_half_a_fast_forward_is_taken_back(place: Place) -> None:
     assert found == {"changed": "old changed\n", "begun": "old begun\n", "mine": "something else\n"}
 
 
-# ---- several at once ----
+# ---- in parallel ----
 
 
 def test_several_at_once(repository: Project, tmp_path: Path) -> None:
-    """Git cannot read the list of worktrees while another git adds one: none of them fails all the same."""
+    """Git cannot read the list of worktrees while another git adds one, yet none of them fails."""
     found = find_repository(repository.path)
     assert found is not None
 

@@ -1,4 +1,4 @@
-"""The message bus: what is posted is read again exactly, whatever happens to the file."""
+"""The message bus: posted messages are read back exactly, whatever happens to the file."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def damage(path: Path) -> list[Damage]:
 
 
 def test_the_format_is_the_golden_one() -> None:
-    """What stands in docs/formats.md: as it is written now, and as it is read."""
+    """The format in docs/formats.md, as it is written now and as it is read."""
     expected = [
         BusMessage("0000000000-9f3a", AT, "INFO", "", "", "A message of nobody."),
-        BusMessage(f"{RUN}.1", AT + 1, "FACT", "build", RUN, "Two lines,\n\n## and a heading of its own"),
+        BusMessage(f"{RUN}.1", AT + 1, "FACT", "build", RUN, "Two lines,\n\n## and a heading inside it."),
         BusMessage(f"{RUN}.2", AT + 2, "ERROR", "<b>`ü`", RUN, "A bell \a and a \\"),
         BusMessage("0000000575-00ff", AT + 3, "wait_without_restart", "build", RUN, ""),
     ]
@@ -107,7 +107,7 @@ def test_any_text_is_read_as_it_was_written(
 def test_any_bytes_can_be_scanned(
     tmp_path_factory: pytest.TempPathFactory, rubbish: bytes, where: int
 ) -> None:
-    """Between whole messages may stand what will: they are all found, and every byte is accounted for."""
+    """With any bytes between whole messages, all messages are found, and every byte is accounted for."""
     whole = [encode(BusMessage(f"m{number}", AT, "INFO", "", "", f"{number}\n")) for number in range(3)]
     pieces = [*whole[:where], rubbish + b"\n", *whole[where:]]
     path = tmp_path_factory.mktemp("bus") / "bus.md"
@@ -120,14 +120,14 @@ def test_any_bytes_can_be_scanned(
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_bodies_round_trip(path: Path, body: str) -> None:
-    """A body is a body, whatever it looks like, and its neighbours do not suffer."""
+    """A body is a body, whatever it looks like, and its neighbours are unaffected."""
     post(path, "before", body, "after")
     assert (bodies(path), damage(path)) == (["before", body, "after"], [])
 
 
 @pytest.mark.parametrize("body", ["\ud800", "a" * (MAX_BYTES + 1)], ids=["a lone surrogate", "too long"])
-def test_what_cannot_be_kept_is_refused(path: Path, body: str) -> None:
-    """With a clear error, and the bus is as it was."""
+def test_a_message_that_cannot_be_stored_is_refused(path: Path, body: str) -> None:
+    """With a clear error, and the bus stays as it was."""
     post(path, "before")
     with pytest.raises(RalphError, match=r"not UTF-8|too long"):
         post(path, body)
@@ -136,14 +136,14 @@ def test_what_cannot_be_kept_is_refused(path: Path, body: str) -> None:
 
 
 def test_types_are_words(path: Path) -> None:
-    """Those that Ralph knows have one spelling; any other word stays as it is; all else is refused."""
+    """Known types have one spelling; any other word is unchanged; everything else is refused."""
     assert [bus.as_type(word) for word in ("fact", "WAIT_WITHOUT_RESTART", "Decision")] == [
         "FACT",
         "wait_without_restart",
         "Decision",
     ]
     for word in ("", "two words", "a\n## b", "é", "x" * 65, "-->"):
-        with pytest.raises(RalphError, match="is no message type"):
+        with pytest.raises(RalphError, match="is not a message type"):
             bus.as_type(word)
 
 
@@ -151,13 +151,13 @@ def test_types_are_words(path: Path) -> None:
 
 
 def test_ids_are_unique_and_in_order(path: Path) -> None:
-    """Without a sequence number an id says where in the file the message stands."""
+    """Without a sequence number an id gives the position of the message in the file."""
     ids = post(path, *map(str, range(50)))
     assert ids == sorted(set(ids)) == [message.id for message in messages(path)]
 
 
 def test_the_same_id_is_one_message(path: Path) -> None:
-    """A run that posts again after a crash, with the same number, has posted once; other runs do not matter."""
+    """A run that posts again after a crash with the same number has posted once; other runs do not matter."""
     first = Bus(path)
     assert first.post(AT, bus.FACT, "done", run=RUN, seq=1) == bus.Posted(f"{RUN}.1", is_new=True)
     assert first.post(AT, bus.FACT, "done", run=RUN, seq=1).is_new is False
@@ -173,29 +173,29 @@ def test_the_same_id_is_one_message(path: Path) -> None:
     assert bodies(path) == ["done", "more", "done", "done"]
 
 
-def test_an_id_inside_a_body_is_no_message(path: Path) -> None:
-    """What a body quotes has not been posted."""
+def test_an_id_inside_a_body_is_not_a_message(path: Path) -> None:
+    """A quotation in a body does not count as posted."""
     post(path, HOSTILE["our own heading"])
     assert Bus(path).post(AT, bus.FACT, "really", run=RUN, seq=1).is_new
     assert [message.body for message in messages(path, since=f"{RUN}.1")] == []
 
 
 def test_a_damaged_message_can_be_posted_again(path: Path) -> None:
-    """A message that nobody can read counts as not posted."""
+    """An unreadable message counts as not posted."""
     Bus(path).post(AT, bus.FACT, "done", run=RUN, seq=1)
     path.write_bytes(path.read_bytes().replace(b"> done", b"> dome"))
     assert Bus(path).post(AT, bus.FACT, "done", run=RUN, seq=1).is_new
     assert (bodies(path), len(damage(path))) == (["done"], 1)
 
 
-def test_since_begins_after_a_message(path: Path) -> None:
-    """By any id, also across the pieces in which the file is read; one that is not there is an error."""
+def test_since_starts_after_a_message(path: Path) -> None:
+    """By any id, even across the pieces in which the file is read; a missing one is an error."""
     ids = post(path, *(f"{number} {'x' * 70_000}" for number in range(40)))
     for number in (0, 14, 15, 38, 39):
         found = [message.id for message in messages(path, since=ids[number])]
         assert found == ids[number + 1 :]
     for unknown in ("nothing", "", ids[0][:-1], '"', "\0"):
-        with pytest.raises(RalphError, match="there is no message"):
+        with pytest.raises(RalphError, match=r"message .* not found"):
             read(path, since=unknown)
 
 
@@ -203,7 +203,7 @@ def test_since_begins_after_a_message(path: Path) -> None:
 
 
 def test_cut_at_every_byte(path: Path) -> None:
-    """D3: whole messages are kept, the rest is told, and the next writer moves it aside."""
+    """D3: whole messages are kept, the rest is reported, and the next writer moves it aside."""
     post(path, "kept", "one\n> ## two", "zwei ü", "drei\n\n")
     data = path.read_bytes()
     with path.open("rb") as file:
@@ -236,7 +236,7 @@ def test_every_bit_of_a_message_flipped(path: Path) -> None:
 
 
 def test_the_last_message_flipped(path: Path) -> None:
-    """What comes after it is read, and nothing of it is lost: it stays, or is moved aside."""
+    """Everything after it is read, and nothing of it is lost: it stays, or is moved aside."""
     post(path, "before", "the one")
     data = path.read_bytes()
     torn = path.with_name(f"{path.name}.torn")
@@ -252,8 +252,8 @@ def test_the_last_message_flipped(path: Path) -> None:
 
 
 @pytest.mark.parametrize("note", ["A note.\n", "A note", "## A heading\n\n> quoted\n", "# x\n"])
-def test_notes_of_people_stay(path: Path, note: str) -> None:
-    """Who writes into the file by hand loses nothing, and breaks nothing."""
+def test_handwritten_notes_stay(path: Path, note: str) -> None:
+    """Text written into the file by hand is not lost and breaks nothing."""
     path.write_text(note)
     post(path, "one")
     with path.open("a") as file:
@@ -265,7 +265,7 @@ def test_notes_of_people_stay(path: Path, note: str) -> None:
 
 
 def test_a_full_disk_leaves_no_half_message(path: Path) -> None:
-    """A write that fails in the middle is taken back."""
+    """A write that fails in the middle is undone."""
     post(path, "before")
     size = path.stat().st_size
     program = (
@@ -278,7 +278,7 @@ def test_a_full_disk_leaves_no_half_message(path: Path) -> None:
     assert path.stat().st_size == size
 
 
-# ---- files that are no bus ----
+# ---- files that are not a bus ----
 
 
 def _socket(path: Path) -> None:
@@ -306,7 +306,7 @@ NO_BUS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("make", NO_BUS.values(), ids=NO_BUS)
-def test_what_is_no_bus_is_refused(path: Path, make: Callable[[Path], object]) -> None:
+def test_a_file_that_is_not_a_bus_is_refused(path: Path, make: Callable[[Path], object]) -> None:
     """One clear error that names the file, for readers and writers, and nothing is touched."""
     make(path)
     before = path.lstat()
@@ -321,26 +321,24 @@ def test_what_is_no_bus_is_refused(path: Path, make: Callable[[Path], object]) -
     )
 
 
-def test_a_place_for_the_torn_end_that_is_none(path: Path) -> None:
-    """Nothing is cut off that could not be kept."""
+def test_a_torn_end_that_cannot_be_moved_stays(path: Path) -> None:
+    """Nothing is cut off that could not be saved."""
     post(path, "one", "two")
     path.write_bytes(path.read_bytes()[:-3])
     before = path.read_bytes()
     path.with_name(f"{path.name}.torn").mkdir()
-    with pytest.raises(RalphError, match="torn: the message bus is no regular file"):
+    with pytest.raises(RalphError, match="torn: the message bus is not a regular file"):
         post(path, "three")
     assert path.read_bytes() == before
 
 
-def test_a_writer_that_stands_still_holds_up_nobody_for_ever(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who has waited long enough is told why; readers do not wait at all."""
+def test_a_stuck_writer_does_not_block_others_forever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After waiting long enough, a writer gets the reason; readers do not wait at all."""
     monkeypatch.setattr(bus, "PATIENCE", 0.3)
     post(path, "one")
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(RalphError, match="another process has held the message bus"):
+        with pytest.raises(RalphError, match="another process has locked the message bus"):
             post(path, "two")
         assert bodies(path) == ["one"]
     assert len(post(path, "two")) == 1
@@ -349,17 +347,17 @@ def test_a_writer_that_stands_still_holds_up_nobody_for_ever(
 # ---- reading ----
 
 
-def test_no_bus_has_no_messages(path: Path) -> None:
-    """It begins with the first message."""
+def test_a_missing_bus_has_no_messages(path: Path) -> None:
+    """It starts with the first message."""
     assert list(read(path)) == []
-    with pytest.raises(RalphError, match="there is no message"):
+    with pytest.raises(RalphError, match=r"message .* not found"):
         read(path, since="x")
-    with pytest.raises(RalphError, match="there is no such directory"):
+    with pytest.raises(RalphError, match="directory not found"):
         post(path.parent / "nowhere" / path.name, "x")
 
 
 def test_a_reader_gets_each_message_once(path: Path) -> None:
-    """What has come since the last time; after `skip` only what comes from now on."""
+    """The messages since the last call; after `skip` only new ones."""
     early, late = BusReader(path), BusReader(path)
     assert list(early.news()) == []
     post(path, "one", "two")
@@ -371,8 +369,8 @@ def test_a_reader_gets_each_message_once(path: Path) -> None:
 
 
 @pytest.mark.parametrize("skipped", [False, True])
-def test_a_reader_goes_on_behind_a_torn_end(path: Path, skipped: bool) -> None:
-    """It is told once, and the message that is put in its place is read."""
+def test_a_reader_continues_after_a_torn_end(path: Path, skipped: bool) -> None:
+    """It is reported once, and the message that replaces it is read."""
     post(path, "one", "two")
     path.write_bytes(path.read_bytes()[:-1])
     reader = BusReader(path)
@@ -384,8 +382,8 @@ def test_a_reader_goes_on_behind_a_torn_end(path: Path, skipped: bool) -> None:
     assert [item.body for item in reader.news() if isinstance(item, BusMessage)] == ["three"]
 
 
-def test_a_new_bus_in_its_place_is_read_from_its_beginning(path: Path) -> None:
-    """Moved away or cut, a follower does not lose what comes then."""
+def test_a_new_bus_in_its_place_is_read_from_the_start(path: Path) -> None:
+    """If the file is moved away or truncated, a follower does not miss what comes then."""
     reader = BusReader(path)
     post(path, "one", "two")
     assert len(list(reader.news())) == 2
@@ -398,7 +396,7 @@ def test_a_new_bus_in_its_place_is_read_from_its_beginning(path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_file(path: Path) -> None:
-    """A bus of 60 MB is read, searched and posted to with some pieces of it in hand."""
+    """A bus of 60 MB is read, searched and posted to while only some pieces of it are in memory."""
     record = encode(BusMessage("x", AT, "INFO", "", "", "y" * 10_000))
     path.write_bytes(record * (60_000_000 // len(record)))
     last = post(path, "last")[0]
@@ -414,14 +412,14 @@ def test_memory_does_not_grow_with_the_file(path: Path) -> None:
 
 @pytest.mark.timeout(40)
 def test_headings_that_promise_too_much_cost_nothing(path: Path) -> None:
-    """A file made to be slow: a hundred thousand headings that claim the largest body each."""
+    """A file made to be slow: a hundred thousand headings that each state the largest body."""
     head = encode(BusMessage("x", AT, "INFO", "", "", "")).split(b"\n")[0] + b"\n"
     path.write_bytes(head.replace(b'"bytes":5', b'"bytes":16000000') * 100_000)
     assert [item.kind for item in damage(path)] == [DamageKind.DAMAGED, DamageKind.TORN]
 
 
 def test_where_a_bus_is(tmp_path: Path) -> None:
-    """That of the task in its folder, that of the project beside the folder, also through a link."""
+    """The bus of a task is in its folder, that of the project next to the folder, even through a link."""
     folder = tmp_path / "project" / "task"
     folder.mkdir(parents=True)
     (tmp_path / "link").symlink_to(folder)

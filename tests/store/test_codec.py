@@ -1,4 +1,4 @@
-"""Rows of the journal: every value of the core as JSON and back."""
+"""Rows of the journal: every core value as JSON and back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Any value of a type of the core."""
+    """Any value of a core type."""
     if hint in SCALARS:
         return SCALARS[hint]
     if hint is Verdict:
@@ -72,11 +72,11 @@ def built(type_: type[Any], **known: st.SearchStrategy[Any]) -> st.SearchStrateg
 
 
 VERDICTS = built(Verdict, parts=st.just(()) | st.tuples(built(Verdict, parts=st.just(()))))
-"""A verdict holds verdicts: two levels are enough."""
+"""A verdict can contain verdicts: two levels are enough."""
 
 
 def test_every_step_result_and_command_has_a_kind() -> None:
-    """Nothing that the machine asks for or hears can be left out of the journal."""
+    """Nothing that the machine requests or receives can be missing from the journal."""
     members = {*typing.get_args(Step), *typing.get_args(Result), *typing.get_args(Command), Plan}
     assert set(codec.KINDS.values()) == members
 
@@ -99,7 +99,7 @@ def test_a_row_comes_back_as_it_was(kind: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(values(State))
 def test_a_state_comes_back_with_the_plan_of_row_0(state: State) -> None:
-    """A state is kept without its plan and is the same again with it."""
+    """A state is stored without its plan and is the same again with it."""
     text = codec.encode_state(state)
     assert "plan" not in json.loads(text)
     assert codec.decode_state(text, state.plan) == state
@@ -116,15 +116,15 @@ def test_any_text_survives(text: str) -> None:
 
 
 def test_an_unknown_kind_is_refused_by_its_name() -> None:
-    """A row of a kind that this version does not know is named, with what to do."""
-    with pytest.raises(RalphError, match="does not know: 'dance'") as caught:
+    """A row of an unknown kind is named, with what to do."""
+    with pytest.raises(RalphError, match="unknown kind: 'dance'") as caught:
         codec.decode("dance", "{}")
-    assert caught.value.hint == "A newer Ralph wrote it: upgrade."
+    assert caught.value.hint == "It was written by a newer Ralph: upgrade."
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"at": "noon"}', '{"at": 1.0, "ended": "?"}'])
 def test_a_damaged_row_is_one_clear_error(text: str) -> None:
-    """A row that is no JSON, or not that of its kind, is said to be damaged, with what to do."""
+    """A row that is not JSON, or not of its kind, is reported as damaged, with what to do."""
     with pytest.raises(
         RalphError, match="The journal is damaged: a row of kind 'ran' cannot be read"
     ) as caught:
@@ -134,13 +134,13 @@ def test_a_damaged_row_is_one_clear_error(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"phase": "lunch"}'])
 def test_a_damaged_state_is_one_clear_error(text: str) -> None:
-    """The same is true of a state."""
+    """The same for a state."""
     with pytest.raises(RalphError, match="The journal is damaged: a state cannot be read"):
         codec.decode_state(text, PLAN)
 
 
 def test_rows_of_other_versions_can_be_read() -> None:
-    """Schema changes only add: a field that is new is ignored, one that is missing has its default."""
+    """Schema changes only add: a new field is ignored, a missing one has its default."""
     body = json.loads(codec.encode(PLAN))
     older = {key: value for key, value in body.items() if key not in ("snapshots", "allow_degraded", "role")}
     newer = body | {"colour": "green"}
@@ -181,5 +181,5 @@ for _ in range(40):
 
 
 def test_several_threads_may_read_at_once() -> None:
-    """Whichever is the first to meet a type, none of them crashes."""
+    """Whichever thread meets a type first, none of them crashes."""
     assert subprocess.run([sys.executable, "-c", THREADS]).returncode == 0

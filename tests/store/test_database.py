@@ -20,7 +20,7 @@ from pathlib import Path
 from ralph.store.home import Home
 print(Home(Path(sys.argv[1])).runs().db.execute("{COUNT}").fetchone()[0])
 """
-"""Another process; as the last one it would tidy up when it closes the store."""
+"""Another process, which would clean up if it were the last to close the store."""
 
 
 def looked(home: Home) -> int:
@@ -28,8 +28,8 @@ def looked(home: Home) -> int:
     return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
-def test_what_is_written_after_another_process_has_closed_the_store(tmp_path: Path) -> None:
-    """A second connection of ours takes no lock away: nobody else tidies up what the first one writes."""
+def test_writes_after_another_process_has_closed_the_store(tmp_path: Path) -> None:
+    """A second connection of ours releases no lock: no other process cleans up what the first one writes."""
     home = Home(tmp_path)
     first = home.runs().db
     home.tasks("p").db.close()
@@ -40,15 +40,15 @@ def test_what_is_written_after_another_process_has_closed_the_store(tmp_path: Pa
     assert open_database(home.database).execute(COUNT).fetchone() == (1,)
 
 
-def test_the_store_is_for_its_owner_alone(tmp_path: Path) -> None:
-    """The file is made so that nobody else can read it, also where a link leads."""
+def test_only_the_owner_can_read_the_store(tmp_path: Path) -> None:
+    """The file is created so that no one else can read it, even through a link."""
     (tmp_path / "ralph.db").symlink_to(tmp_path / "elsewhere")
     open_database(tmp_path / "ralph.db").close()
     assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_directory_in_its_place(tmp_path: Path) -> None:
-    """It is named."""
+    """The error names it."""
     (tmp_path / "ralph.db").mkdir()
     with pytest.raises(RalphError, match="Is a directory"):
         open_database(tmp_path / "ralph.db")

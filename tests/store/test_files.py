@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and that never leave their directory."""
+"""Files that are complete or missing, and never leave their directory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ralph.store import files
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[int]:
-    """A scratch directory, open."""
+    """An open scratch directory."""
     descriptor = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
     yield descriptor
     os.close(descriptor)
 
 
 def finished() -> int:
-    """The number of a process that has ended."""
+    """The pid of a process that has exited."""
     process = subprocess.Popen(["true"])
     process.wait()
     return process.pid
@@ -35,7 +35,7 @@ def finished() -> int:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path, directory: int, durable: bool) -> None:
-    """The new content is there, nothing of the old one, and no temporary file."""
+    """The file has the new content and nothing of the old, and there is no temporary file."""
     (tmp_path / "file").write_bytes(b"old " * 1000)
     old = (tmp_path / "file").stat().st_ino
     files.write(directory, "file", b"new", durable=durable)
@@ -46,13 +46,13 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, directory: int, durable: 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 10, bytes(range(256)) * 8192])
 def test_any_content_is_kept(tmp_path: Path, directory: int, data: bytes) -> None:
-    """Nothing at all, NUL bytes and megabytes are written as they are."""
+    """Nothing at all, NUL bytes and megabytes are written unchanged."""
     files.write(directory, "file", data)
     assert (tmp_path / "file").read_bytes() == data
 
 
 def test_the_mode_is_as_asked(tmp_path: Path, directory: int) -> None:
-    """A file can be made for its owner only."""
+    """A file can be made readable by its owner only."""
     files.write(directory, "secret", b"x", mode=0o600)
     files.write(directory, "open", b"x")
     modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("secret", "open")}
@@ -64,7 +64,7 @@ def test_the_mode_is_as_asked(tmp_path: Path, directory: int) -> None:
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the disk fails in any of the calls, the old content stays and the temporary file goes."""
+    """If the disk fails in any of the calls, the old content stays and the temporary file is removed."""
     (tmp_path / "file").write_bytes(b"old")
 
     def fail(*_: object, **__: object) -> int:
@@ -89,7 +89,7 @@ def test_a_short_write_is_continued(tmp_path: Path, directory: int, monkeypatch:
 def test_durable_means_synchronised_before_and_after_the_rename(
     directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is on the disk before it gets its name, and the name is on the disk before we go on."""
+    """The file is on disk before it gets its name, and the name is on disk before the call returns."""
     calls: list[str] = []
     sync, rename = os.fsync, os.rename
 
@@ -114,7 +114,7 @@ def test_durable_means_synchronised_before_and_after_the_rename(
 
 
 def test_a_link_in_place_of_the_file_is_replaced(tmp_path: Path, directory: int) -> None:
-    """A symbolic link with the file's name is not written through."""
+    """A symbolic link with the file's name is not followed."""
     (tmp_path / "outside").write_bytes(b"precious")
     (tmp_path / "file").symlink_to("outside")
     files.write(directory, "file", b"ours")
@@ -131,8 +131,8 @@ PLANTS: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_whoever_guesses_the_temporary_name_gets_nothing(tmp_path: Path, directory: int, plant: str) -> None:
-    """A link, a second name of another file or a pipe with that name is removed, not opened."""
+def test_guessing_the_temporary_name_gains_nothing(tmp_path: Path, directory: int, plant: str) -> None:
+    """A link, a hard link to another file or a pipe with that name is removed, not opened."""
     (tmp_path / "outside").write_bytes(b"precious")
     PLANTS[plant](tmp_path / f".tmp-{os.getpid()}-file", tmp_path / "outside")
     files.write(directory, "file", b"ours")
@@ -143,7 +143,7 @@ def test_whoever_guesses_the_temporary_name_gets_nothing(tmp_path: Path, directo
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_new_file_is_new_whatever_has_its_name(tmp_path: Path, directory: int, plant: str) -> None:
-    """What has the name is removed first, so that nothing else is written and nothing old is left."""
+    """Whatever has the name is removed first, so that nothing else is written and nothing old is left."""
     (tmp_path / "outside").write_bytes(b"precious")
     PLANTS[plant](tmp_path / "file", tmp_path / "outside")
     descriptor = files.create(directory, "file", 0o600)
@@ -155,17 +155,17 @@ def test_a_new_file_is_new_whatever_has_its_name(tmp_path: Path, directory: int,
 
 
 def test_a_directory_with_the_name_of_a_new_file_stays(tmp_path: Path, directory: int) -> None:
-    """A directory could be somebody's work: it is an error, and not removed."""
+    """A directory may be someone's work: it is an error, and not removed."""
     (tmp_path / "file/work").mkdir(parents=True)
     with pytest.raises(IsADirectoryError):
         files.create(directory, "file", 0o600)
     assert (tmp_path / "file/work").is_dir()
 
 
-def test_somebody_who_is_always_faster_is_given_up(
+def test_a_name_that_keeps_being_taken_is_given_up(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name that is taken again and again is one clear error, no endless loop."""
+    """A name that is taken again and again is one clear error, not an endless loop."""
     unlink = os.unlink
 
     def unlinked(name: str, *, dir_fd: int) -> None:
@@ -174,13 +174,13 @@ def test_somebody_who_is_always_faster_is_given_up(
 
     (tmp_path / "file").touch()
     monkeypatch.setattr(os, "unlink", unlinked)
-    with pytest.raises(RalphError, match="again and again"):
+    with pytest.raises(RalphError, match="keeps creating a file"):
         files.create(directory, "file", 0o600)
     assert not (tmp_path / "outside").exists()
 
 
 def test_a_directory_is_opened_below_another(tmp_path: Path, directory: int) -> None:
-    """A directory is made if asked for, opened if there, and closed at the end."""
+    """A directory is created if requested, opened if it exists, and closed at the end."""
     with pytest.raises(FileNotFoundError), files.opened_directory("sub", directory):
         pass
     for _ in range(2):
@@ -193,7 +193,7 @@ def test_a_directory_is_opened_below_another(tmp_path: Path, directory: int) -> 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "file", "fifo", "link to file"])
 @pytest.mark.parametrize("make", [True, False])
-def test_what_is_no_directory_is_refused(tmp_path: Path, directory: int, kind: str, make: bool) -> None:
+def test_anything_but_a_directory_is_refused(tmp_path: Path, directory: int, kind: str, make: bool) -> None:
     """A link, even to a directory, a file or a FIFO in place of a directory is one clear error."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "data").touch()
@@ -207,7 +207,7 @@ def test_what_is_no_directory_is_refused(tmp_path: Path, directory: int, kind: s
     }
     makers[kind]()
     with (
-        pytest.raises(RalphError, match=r"^sub is no directory"),
+        pytest.raises(RalphError, match=r"^sub is not a directory"),
         files.opened_directory("sub", directory, make=make),
     ):
         pass
@@ -215,11 +215,11 @@ def test_what_is_no_directory_is_refused(tmp_path: Path, directory: int, kind: s
     assert not (tmp_path / "nowhere").exists()
 
 
-# ---- what killed writers leave ----
+# ---- leftovers of killed writers ----
 
 
 def test_temporaries_of_the_dead_are_swept(tmp_path: Path, directory: int) -> None:
-    """What a killed process left is removed; files of living ones and of the user stay."""
+    """Files of killed processes are removed; those of live processes and of the user stay."""
     parent = os.getppid()
     keep = ["file", "tmp-1-x", f".tmp-{parent}-prompt_001.txt", ".tmp-notes", ".tmp-", ".tmp-x-1"]
     gone = [f".tmp-{finished()}-prompt_001.txt", f".tmp-{finished()}-x-y.log", f".tmp-{os.getpid()}-x"]
@@ -232,8 +232,8 @@ def test_temporaries_of_the_dead_are_swept(tmp_path: Path, directory: int) -> No
 
 
 @pytest.mark.parametrize("owner", ["9" * 30, "²"])
-def test_a_temporary_with_a_strange_owner_stops_nobody(tmp_path: Path, directory: int, owner: str) -> None:
-    """A name that looks like ours but has no process number in it is no error."""
+def test_a_temporary_without_a_pid_is_ignored(tmp_path: Path, directory: int, owner: str) -> None:
+    """A name that looks like ours but has no pid in it is not an error."""
     (tmp_path / f".tmp-{owner}-x").touch()
     files.sweep_temporaries(directory)
     assert os.listdir(tmp_path) == [f".tmp-{owner}-x"]

@@ -1,4 +1,4 @@
-"""Where the store is: chosen, usual, or in the project when the home is read-only."""
+"""The location of the store: chosen, usual, or in the project if the home is read-only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ralph.store.database import Busy
 from ralph.store.home import Home, find_home
 
 NOWHERE = "/dev/null/x"
-"""A path that nobody can make, not even root."""
+"""A path that cannot be created, not even by root."""
 
 
 def mode(path: Path) -> int:
@@ -24,13 +24,13 @@ def mode(path: Path) -> int:
 
 
 def without_state_dir(project: Project, **variables: str) -> Project:
-    """The project with the usual state directory, or what stands in its way."""
+    """The project with the usual state directory, or with something in its way."""
     return Project(project.path, project.home, {"RALPH_STATE_DIR": "", "XDG_STATE_HOME": ""} | variables)
 
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> list[str]:
-    """The words before DIRECTORY COMMAND… that run a command with a directory mounted read-only."""
+    """The arguments before DIRECTORY COMMAND… that run a command with a directory mounted read-only."""
     script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
     words = ["unshare", "-rm", "sh", "-c", script, "sh"]
     if shutil.which("unshare"):
@@ -41,7 +41,7 @@ def read_only(tmp_path: Path) -> list[str]:
 
 
 def test_the_state_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`RALPH_STATE_DIR` is made if need be, for its owner only; a relative one is meant from here."""
+    """`RALPH_STATE_DIR` is created for its owner only; a relative one starts at the current directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RALPH_STATE_DIR", "deep/state")
     home = find_home(tmp_path / "elsewhere")
@@ -53,7 +53,7 @@ def test_the_state_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("command", [["status"], ["run", "-p", "x"], ["steer", "x", "y"]])
 def test_a_chosen_directory_that_is_a_file_is_refused(project: Project, command: list[str]) -> None:
-    """Every command that needs the store says that RALPH_STATE_DIR cannot be used, and exits with 2."""
+    """Every command that needs the store reports that RALPH_STATE_DIR cannot be used, and exits with 2."""
     file = project.path / "file"
     file.write_text("precious")
     project.agent("true")
@@ -72,8 +72,8 @@ def test_a_chosen_directory_below_a_file_is_refused(project: Project) -> None:
     assert result.err.startswith(f"ralph: error: RALPH_STATE_DIR: {NOWHERE} cannot be used: Not a directory.")
 
 
-def test_the_usual_place_is_below_the_users_state(project: Project, tmp_path: Path) -> None:
-    """Without RALPH_STATE_DIR the store is where the platform keeps a user's state."""
+def test_the_usual_place_is_in_the_users_state_directory(project: Project, tmp_path: Path) -> None:
+    """Without RALPH_STATE_DIR the store is in the platform's directory for user state."""
     state = tmp_path / "xdg"
     usual = without_state_dir(project, XDG_STATE_HOME=str(state))
     result = usual.run("status")
@@ -85,7 +85,7 @@ def test_the_usual_place_is_below_the_users_state(project: Project, tmp_path: Pa
 
 @pytest.mark.parametrize("variable", ["HOME", "XDG_STATE_HOME"])
 def test_a_read_only_home_means_a_store_in_the_project(project: Project, variable: str) -> None:
-    """Where the home cannot be written the journal is kept in `.ralph/state`, and a warning says so."""
+    """If the home is not writable, the journal is in `.ralph/state`, and a warning says so."""
     project.agent("echo '<response>DONE</response>'")
     poor = without_state_dir(project, **{variable: NOWHERE})
     result = poor.run("run", "-p", "x")
@@ -93,13 +93,13 @@ def test_a_read_only_home_means_a_store_in_the_project(project: Project, variabl
     assert result.code == 0
     warnings = [line for line in result.err.splitlines() if line.startswith("ralph: warning: ")]
     assert len(warnings) == 1
-    assert warnings[0].endswith(f"(Not a directory): the journal is kept in {store}.")
+    assert warnings[0].endswith(f"(Not a directory): using {store} for the journal.")
     assert mode(store) == 0o700
     assert [run["outcome"] for run in poor.status()] == ["complete"]
 
 
 def test_a_home_on_a_read_only_disk(project: Project, read_only: list[str]) -> None:
-    """A home that is mounted read-only is seen before anything is written to it."""
+    """A home that is mounted read-only is detected before anything is written to it."""
     home = project.home.path
     (home / ".local/state/ralph").mkdir(parents=True)
     poor = without_state_dir(project)
@@ -112,7 +112,7 @@ def test_a_home_on_a_read_only_disk(project: Project, read_only: list[str]) -> N
         timeout=30,
     )
     assert done.returncode == 0, done.stderr
-    assert f"the journal is kept in {project.path}/.ralph/state." in done.stderr
+    assert f"using {project.path}/.ralph/state for the journal." in done.stderr
     assert (project.path / ".ralph/state/ralph.db").is_file()
 
 
@@ -125,14 +125,14 @@ def test_a_store_in_the_project_is_hidden_from_git(repository: Project) -> None:
     assert repository.git("status", "--porcelain", "-uall") == ""
 
 
-def test_looking_at_runs_leaves_nothing_in_git(repository: Project) -> None:
-    """A mere `ralph status` with a read-only home leaves nothing in `git status` either."""
+def test_ralph_status_leaves_nothing_in_git(repository: Project) -> None:
+    """`ralph status` with a read-only home leaves nothing in `git status` either."""
     without_state_dir(repository, HOME=NOWHERE).run("status")
     assert repository.git("status", "--porcelain", "-uall") == ""
 
 
 def test_no_place_at_all_is_an_error(project: Project) -> None:
-    """Where neither the home nor the project can be written, both are named, and exit is 2."""
+    """If neither the home nor the project is writable, the error names both, and exit is 2."""
     (project.path / ".ralph").touch()
     result = without_state_dir(project, HOME=NOWHERE).run("status")
     assert result.code == 2
@@ -142,10 +142,10 @@ def test_no_place_at_all_is_an_error(project: Project) -> None:
 
 
 @pytest.mark.parametrize("mask", [0, 0o022])
-def test_the_store_of_a_user_is_nobody_elses(
+def test_the_store_is_closed_to_other_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mask: int
 ) -> None:
-    """A directory that is made is closed to others; in one that was there, the journal itself is."""
+    """A new directory is closed to others; in an existing one, the journal itself is."""
     (tmp_path / "shared").mkdir(mode=0o755)
     old = os.umask(mask)
     try:
@@ -161,12 +161,12 @@ def test_the_store_of_a_user_is_nobody_elses(
     assert (mode(tmp_path / "made"), mode(tmp_path / "shared")) == (0o700, 0o755)
 
 
-def test_how_long_others_are_waited_for_can_be_chosen(tmp_path: Path) -> None:
-    """A store that another process holds is `Busy` after the patience that was asked for."""
+def test_the_time_to_wait_for_others_can_be_chosen(tmp_path: Path) -> None:
+    """A store that another process has locked is `Busy` after the given patience."""
     home = Home(tmp_path)
     holder, impatient = home.runs(), home.runs(patience=0.1)
     holder.db.execute("BEGIN IMMEDIATE")
-    with pytest.raises(Busy, match="held by another process"):
+    with pytest.raises(Busy, match="locked by another process"):
         impatient.send("a run", Pause(1.0))
     holder.db.execute("ROLLBACK")
     assert impatient.send("a run", Pause(1.0)) == 1

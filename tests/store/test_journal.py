@@ -62,7 +62,7 @@ SCRIPT: tuple[Any, ...] = (
     Checked(104.0, 1.0, (Verdict("c", True),)),
     Did(105.0),
 )
-"""What happens in a run of one iteration, in order."""
+"""The events of a run with one iteration, in order."""
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def begin(db: sqlite3.Connection, home: Home) -> Begun:
 
 
 def play(journal: Journal, state: State, facts: tuple[Any, ...]) -> State:
-    """What the loop does with what happened."""
+    """What the loop does with the events."""
     for fact in facts:
         if isinstance(fact, Command):
             state = machine.apply(state, fact)
@@ -116,8 +116,8 @@ def loaded(home: Home, run: str) -> LoadedRun:
 # ---- what is written when ----
 
 
-def test_a_run_begins_with_its_plan(db: sqlite3.Connection, home: Home) -> None:
-    """The plan is row 0, whole, with the first state."""
+def test_a_run_starts_with_its_plan(db: sqlite3.Connection, home: Home) -> None:
+    """The plan is row 0, complete, with the first state."""
     begun = begin(db, home)
     assert journal_of(home, begun.run) == [
         JournalStep(begun.run, 0, begun.state.now, begun.state.now, begun.state.plan)
@@ -125,8 +125,8 @@ def test_a_run_begins_with_its_plan(db: sqlite3.Connection, home: Home) -> None:
     assert loaded(home, begun.run) == LoadedRun(begun.state, None)
 
 
-def test_a_step_is_on_disk_before_it_is_done(db: sqlite3.Connection, home: Home) -> None:
-    """While an agent works, its row is there without a result, and the look before it is complete."""
+def test_a_step_is_on_disk_before_it_starts(db: sqlite3.Connection, home: Home) -> None:
+    """While an agent works, its row has no result yet, and the look before it is complete."""
     begun = begin(db, home)
     state = play(begun.journal, begun.state, SCRIPT[:1])
     step = machine.next_step(state)
@@ -139,8 +139,8 @@ def test_a_step_is_on_disk_before_it_is_done(db: sqlite3.Connection, home: Home)
     assert loaded(home, begun.run) == LoadedRun(state, agent)
 
 
-def test_a_look_rides_along(db: sqlite3.Connection, home: Home) -> None:
-    """A look has no effect: it costs no transaction of its own."""
+def test_a_look_is_written_with_the_next_step(db: sqlite3.Connection, home: Home) -> None:
+    """A look has no effect and needs no separate transaction."""
     begun = begin(db, home)
     begun.journal.begin(Look(), 100.5)
     begun.journal.flush()
@@ -154,7 +154,7 @@ def test_a_look_rides_along(db: sqlite3.Connection, home: Home) -> None:
 
 
 def test_a_whole_run(db: sqlite3.Connection, home: Home) -> None:
-    """Every fact is a row, numbered without a gap, and the last state is the one to go on from."""
+    """Every fact is a row, numbered without gaps, and the last state is the one to continue from."""
     begun = begin(db, home)
     state = play(begun.journal, begun.state, SCRIPT)
     found = journal_of(home, begun.run)
@@ -169,8 +169,8 @@ def test_a_whole_run(db: sqlite3.Connection, home: Home) -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(SCRIPT) + 1))
-def test_any_prefix_is_a_state_to_go_on_from(db: sqlite3.Connection, home: Home, cut: int) -> None:
-    """A run that ended after any of its facts goes on with a new writer to the same end."""
+def test_any_prefix_is_a_state_to_continue_from(db: sqlite3.Connection, home: Home, cut: int) -> None:
+    """A run that ended after any of its facts continues with a new writer to the same end."""
     begun = begin(db, home)
     states = [begun.state]
     for fact in SCRIPT:
@@ -185,7 +185,7 @@ def test_any_prefix_is_a_state_to_go_on_from(db: sqlite3.Connection, home: Home,
 
 
 def test_a_run_that_has_only_decided_to_stop_is_not_over(db: sqlite3.Connection, home: Home) -> None:
-    """What its end has to do is not done before the stop itself is complete."""
+    """Its final work is not done before the stop itself is complete."""
     begun, runs = begin(db, home), Runs(db, home.database)
     state = play(begun.journal, begun.state, SCRIPT[:-1])
     step = machine.next_step(state)
@@ -199,7 +199,7 @@ def test_a_run_that_has_only_decided_to_stop_is_not_over(db: sqlite3.Connection,
 
 
 def test_rows_can_be_followed(db: sqlite3.Connection, home: Home) -> None:
-    """A view that has seen rows asks for those after them."""
+    """A view can ask for the rows after those it has seen."""
     begun = begin(db, home)
     play(begun.journal, begun.state, SCRIPT)
     with closing(home.runs().db) as other:
@@ -209,7 +209,7 @@ def test_rows_can_be_followed(db: sqlite3.Connection, home: Home) -> None:
 
 
 def test_runs_do_not_mix(db: sqlite3.Connection, home: Home) -> None:
-    """Two runs in one store have their own numbers and states."""
+    """Two runs in one store have separate numbers and states."""
     one, other = begin(db, home), begin(db, home)
     play(one.journal, one.state, SCRIPT[:3])
     assert [row.seq for row in journal_of(home, one.run)] == [0, 1, 2, 3]
@@ -228,11 +228,11 @@ def test_time_may_go_backwards(db: sqlite3.Connection, home: Home) -> None:
     assert loaded(home, begun.run) == LoadedRun(state, None, is_over=True)
 
 
-# ---- when the disk is full ----
+# ---- a full disk ----
 
 
-def test_nothing_is_forgotten_when_the_disk_is_full(db: sqlite3.Connection, home: Home) -> None:
-    """D7: a flush that found no room is made good by the next one, in order and once."""
+def test_nothing_is_lost_when_the_disk_is_full(db: sqlite3.Connection, home: Home) -> None:
+    """D7: after a flush that found no space, the next one writes everything, in order and once."""
     begun = begin(db, home)
     journal, state = begun.journal, play(begun.journal, begun.state, SCRIPT[:2])
     long = Ran(102.0, Ended.OK, "a", 1.0, claim=True, text="x" * 200_000)
@@ -258,20 +258,20 @@ def test_nothing_is_forgotten_when_the_disk_is_full(db: sqlite3.Connection, home
 
 
 @pytest.mark.parametrize("what", ["nothing", "another store"])
-def test_a_store_that_is_gone_takes_nothing(db: sqlite3.Connection, home: Home, what: str) -> None:
-    """A store that was deleted under its writer is said to be gone, even if there is a new one in its place."""
+def test_a_deleted_store_is_an_error(db: sqlite3.Connection, home: Home, what: str) -> None:
+    """A store that was deleted during the run is reported, even if there is a new one in its place."""
     begun = begin(db, home)
     play(begun.journal, begun.state, SCRIPT[:3])
     for file in home.path.glob("ralph.db*"):
         file.rename(home.path / f"old-{file.name}")
     if what == "another store":
         home.runs().db.close()
-    with pytest.raises(RalphError, match="was removed while the run was going on"):
+    with pytest.raises(RalphError, match="was removed during the run"):
         play(begun.journal, begun.state, SCRIPT[:3])
 
 
-def test_a_store_that_somebody_holds_is_waited_for(db: sqlite3.Connection, home: Home) -> None:
-    """A flush that found the store held by another process is made good by the next one."""
+def test_a_locked_store_is_waited_for(db: sqlite3.Connection, home: Home) -> None:
+    """After a flush that found the store locked by another process, the next one writes everything."""
     begun = begin(db, home)
     journal, state = begun.journal, play(begun.journal, begun.state, SCRIPT[:3])
     db.execute("PRAGMA busy_timeout = 50")
@@ -286,8 +286,8 @@ def test_a_store_that_somebody_holds_is_waited_for(db: sqlite3.Connection, home:
 
 def test_a_run_that_is_not_in_the_store_is_named(db: sqlite3.Connection, home: Home) -> None:
     """Loading a run that another process has removed is one clear error."""
-    with pytest.raises(RalphError, match=f"^Run nobody is not in the store {home.database}"):
-        load(db, home.database, "nobody")
+    with pytest.raises(RalphError, match=f"^Run unknown is not in the store {home.database}"):
+        load(db, home.database, "unknown")
 
 
 # ---- real runs ----
@@ -301,7 +301,7 @@ def newest(project: Project) -> Summary:
 
 
 def assert_replays(project: Project) -> State:
-    """The journal of the project's newest run replays to the state that it ends with."""
+    """The journal of the project's newest run replays to its final state."""
     run = newest(project).id
     found = journal_of(project.home, run)
     assert [entry.seq for entry in found] == list(range(len(found)))
@@ -309,7 +309,7 @@ def assert_replays(project: Project) -> State:
 
 
 def test_replay_of_a_run_with_feedback_guidance_and_a_pause(project: Project) -> None:
-    """Replaying a run that was steered, paused and resumed, with red and green checks, gives its end."""
+    """Replaying a run that was steered, paused and resumed, with failed and passed checks, gives its end."""
     project.agent(
         """
         printf 'é\\0\\377 iteration %s\\n' "$RALPH_ITERATION"
@@ -338,7 +338,7 @@ def test_replay_of_a_run_with_feedback_guidance_and_a_pause(project: Project) ->
 
 
 @pytest.mark.slow
-def test_guidance_goes_into_the_very_next_prompt(project: Project) -> None:
+def test_guidance_is_in_the_very_next_prompt(project: Project) -> None:
     """Guidance that was queued before an iteration ended is in the prompt of the next one."""
     project.agent(f'{RALPH} steer "$RALPH_RUN_ID" "from iteration $RALPH_ITERATION"; echo hm')
     project.run("run", "-p", "x", "-m", "4")
@@ -351,8 +351,8 @@ def test_guidance_goes_into_the_very_next_prompt(project: Project) -> None:
     assert late == []
 
 
-def test_replay_of_a_run_at_its_limit_that_goes_on(project: Project) -> None:
-    """A run that ended at a limit and was reopened with a higher one is one journal."""
+def test_replay_of_a_run_that_continues_after_its_limit(project: Project) -> None:
+    """A run that ended at a limit and was resumed with a higher one has one journal."""
     project.agent("[ $RALPH_ITERATION = 3 ] && echo '<response>DONE</response>' || exit 1")
     assert project.run("run", "-p", "x", "-m", "2").code == 1
     assert project.run("resume", "-m", "5").code == 0
@@ -381,7 +381,7 @@ def test_replay_of_a_run_that_failed(project: Project) -> None:
 
 
 def killed_in_iteration(project: Project, number: int) -> str:
-    """Start a run and kill ralph while the agent works in an iteration; returns the run's id."""
+    """Start a run and kill ralph during an iteration; returns the run's id."""
     process = project.start("run", "-p", "x")
     wait_until(lambda: (project.path / f"started{number}").exists())
     process.send_signal(signal.SIGKILL)
@@ -397,8 +397,8 @@ exit 0
 """
 
 
-def test_an_iteration_that_was_cut_off_is_done_again(project: Project) -> None:
-    """After kill -9 the row of the agent is completed as interrupted, and the iteration starts anew."""
+def test_an_interrupted_iteration_is_repeated(project: Project) -> None:
+    """After kill -9 the agent's row is completed as interrupted, and the iteration starts again."""
     project.agent(HANGS_ONCE)
     run = killed_in_iteration(project, 2)
     assert newest(project).state == "crashed"
@@ -416,7 +416,7 @@ def test_an_iteration_that_was_cut_off_is_done_again(project: Project) -> None:
     assert [row.step.iteration for row in found if isinstance(row.step, RunAgent)] == [1, 2, 2, 3]
 
 
-def test_a_finished_step_is_not_done_again(project: Project) -> None:
+def test_a_finished_step_is_not_repeated(project: Project) -> None:
     """After kill -9 in a check, the agent's iteration and the check before it are not repeated."""
     project.agent(
         "echo x >> agents; echo '<response>DONE</response>'",
@@ -433,7 +433,7 @@ def test_a_finished_step_is_not_done_again(project: Project) -> None:
     assert state.iteration == 1
 
 
-def test_commands_given_to_a_dead_run_are_heard_by_its_successor(project: Project) -> None:
+def test_commands_to_a_dead_run_reach_its_successor(project: Project) -> None:
     """Guidance that was queued while nothing ran is in the first prompt after the resume."""
     project.agent(HANGS_ONCE)
     run = killed_in_iteration(project, 2)
@@ -443,8 +443,8 @@ def test_commands_given_to_a_dead_run_are_heard_by_its_successor(project: Projec
     assert_replays(project)
 
 
-def test_cancelling_a_dead_run_closes_its_books(project: Project) -> None:
-    """What a cut-off iteration has cost is journalled by the cancel as it would be by a resume."""
+def test_cancelling_a_dead_run_counts_its_cost(project: Project) -> None:
+    """The cancel journals the cost of an interrupted iteration just as a resume would."""
     project.agent(HANGS_ONCE)
     run = killed_in_iteration(project, 2)
     assert project.run("cancel", run).code == 0
@@ -452,8 +452,8 @@ def test_cancelling_a_dead_run_closes_its_books(project: Project) -> None:
     assert [row.seq for row in journal_of(project.home, run) if row.is_in_hand] == []
 
 
-def test_a_cancelled_dead_run_can_go_on(project: Project) -> None:
-    """A cancelled run is no lost run: resume takes it up where it was."""
+def test_a_cancelled_dead_run_can_continue(project: Project) -> None:
+    """A cancelled run is not lost: resume continues where it was."""
     project.agent(HANGS_ONCE)
     run = killed_in_iteration(project, 2)
     assert project.run("cancel", run).code == 0
@@ -463,7 +463,7 @@ def test_a_cancelled_dead_run_can_go_on(project: Project) -> None:
 
 
 def test_two_projects_write_into_one_store_at_once(project: Project, tmp_path: Path) -> None:
-    """Runs of several projects share a store; each journal is whole and replays to its own end."""
+    """Runs of several projects share a store; each journal is complete and replays to its own end."""
     projects = [Project(tmp_path / f"p{number}", project.home) for number in range(3)]
     for one in projects:
         one.path.mkdir()
@@ -493,8 +493,8 @@ def test_the_store_is_not_much_bigger_than_what_it_holds(project: Project) -> No
     assert project.home.database.stat().st_size < 2 * held
 
 
-def test_a_reader_does_not_stop_the_run(project: Project) -> None:
-    """A view that keeps a transaction open for the whole run does not hold it up."""
+def test_a_reader_does_not_block_the_run(project: Project) -> None:
+    """A view that keeps a transaction open for the whole run does not delay it."""
     project.agent("touch started; while [ ! -e go ]; do sleep 0.02; done; echo '<response>DONE</response>'")
     process = project.start("run", "-p", "x")
     wait_until(lambda: (project.path / "started").exists())
@@ -508,7 +508,7 @@ def test_a_reader_does_not_stop_the_run(project: Project) -> None:
 
 
 def test_the_process_of_a_finished_run_is_forgotten(project: Project) -> None:
-    """A run that has ended has no process in the store, so that a reused number means nothing."""
+    """A finished run has no process in the store, so that a reused pid means nothing."""
     project.agent("echo '<response>DONE</response>'")
     project.run("run", "-p", "x")
     runs = project.home.runs()

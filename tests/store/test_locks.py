@@ -1,4 +1,4 @@
-"""One run per directory and below it: the lock of a directory."""
+"""One run per directory and below it: the lock on a directory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A directory with one below it, and a sibling."""
+    """A directory with a subdirectory, and a sibling."""
     path = tmp_path / "place"
     (path / "sub/deep").mkdir(parents=True)
     (tmp_path / "sibling").mkdir()
@@ -48,7 +48,7 @@ def locked(directory: Path, state: Path) -> Iterator[None]:
 
 
 def holder_of(directory: Path, state: Path) -> str | None:
-    """The locked directory that is in the way, or None if there is none."""
+    """The locked directory that is in the way, or None."""
     try:
         with locked(directory, state):
             return None
@@ -58,7 +58,7 @@ def holder_of(directory: Path, state: Path) -> str | None:
 
 @pytest.fixture(params=["flock", "file"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to lock: the directory itself, and a file where directories cannot be locked."""
+    """Both ways to lock: the directory itself, and a file for directories that cannot be locked."""
     if request.param == "file":
         refuse_directories(monkeypatch, errno.ENOLCK)
     return str(request.param)
@@ -82,7 +82,7 @@ def test_a_locked_directory_is_locked_for_all_below_it(way: str, place: Path, st
 
 
 def test_siblings_and_parents_are_free(way: str, place: Path, state: Path) -> None:
-    """A lock does not reach beside or above its directory."""
+    """A lock does not affect directories next to or above its own."""
     with locked(place / "sub", state):
         assert holder_of(place.parent / "sibling", state) is None
         assert holder_of(place, state) is None
@@ -90,7 +90,7 @@ def test_siblings_and_parents_are_free(way: str, place: Path, state: Path) -> No
 
 
 def test_a_lock_ends_with_its_descriptor(way: str, place: Path, state: Path) -> None:
-    """What was locked is free again when the descriptor is closed."""
+    """The directory is free again when the descriptor is closed."""
     with locked(place, state):
         pass
     with locked(place / "sub", state):
@@ -99,7 +99,7 @@ def test_a_lock_ends_with_its_descriptor(way: str, place: Path, state: Path) -> 
 
 
 def test_another_name_of_the_same_directory_is_locked_too(way: str, place: Path, state: Path) -> None:
-    """A symbolic link to a locked directory leads to the same lock."""
+    """A symbolic link to a locked directory has the same lock."""
     link = place.parent / "link"
     link.symlink_to(place)
     with locked(place, state):
@@ -110,7 +110,7 @@ def test_another_name_of_the_same_directory_is_locked_too(way: str, place: Path,
 
 
 def test_a_lock_is_waited_for_a_moment(way: str, place: Path, state: Path) -> None:
-    """Whoever is just about to let go, or only looks, is not taken for a holder."""
+    """A process that is about to release the lock, or only checks it, does not count as a holder."""
     first = locks.acquire(place, state)
     threading.Timer(0.1, os.close, (first,)).start()
     second = locks.acquire(place, state, patience=10)
@@ -119,7 +119,7 @@ def test_a_lock_is_waited_for_a_moment(way: str, place: Path, state: Path) -> No
 
 
 def test_a_refused_attempt_leaves_nothing_locked(way: str, place: Path, state: Path) -> None:
-    """Who is refused because of a lock above keeps neither its own lock nor a descriptor."""
+    """A process refused because of a lock above keeps neither its own lock nor a descriptor."""
     before = open_descriptors()
     with locked(place, state):
         for _ in range(20):
@@ -132,10 +132,10 @@ def open_descriptors() -> int:
 
 
 @pytest.mark.parametrize("number", sorted(locks._REFUSED))
-def test_a_file_stands_in_for_a_directory_that_cannot_be_locked(
+def test_a_file_is_locked_if_a_directory_cannot_be(
     number: int, place: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a file system says to refuse the lock of a directory, a file in the state directory serves."""
+    """However a file system refuses to lock a directory, a file in the state directory is locked instead."""
     refuse_directories(monkeypatch, number)
     with locked(place, state):
         assert holder_of(place, state) == str(place)
@@ -146,7 +146,7 @@ def test_a_file_stands_in_for_a_directory_that_cannot_be_locked(
 def test_no_locks_anywhere_is_one_clear_error(
     place: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where neither the directory nor the state directory can be locked, that is said in words."""
+    """If neither the directory nor the state directory can be locked, the error says so."""
 
     def flock(descriptor: int, how: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -157,7 +157,7 @@ def test_no_locks_anywhere_is_one_clear_error(
 
 
 def test_the_lock_of_a_killed_process_is_free(place: Path, state: Path) -> None:
-    """A lock needs no cleaning up: it ends with the process that holds it, however that ends."""
+    """A lock needs no cleanup: it ends with its process, however that ends."""
     code = (
         "import sys, time; from pathlib import Path; from ralph.store import locks\n"
         "locks.acquire(Path(sys.argv[1]), Path(sys.argv[2]))\n"
@@ -177,11 +177,11 @@ def test_the_lock_of_a_killed_process_is_free(place: Path, state: Path) -> None:
     assert holder_of(place, state) is None
 
 
-# ---- as a user meets it ----
+# ---- through the command line ----
 
 
 def test_a_second_run_is_refused_and_the_first_is_named(repository: Project) -> None:
-    """In a repository any directory of it is refused while a run is on, with the run's id and process."""
+    """In a repository every directory is refused during a run, with the run's id and process."""
     repository.agent(
         "touch started; while [ ! -e go ]; do sleep 0.05; done; echo '<response>DONE</response>'"
     )
@@ -216,7 +216,7 @@ def test_projects_side_by_side_run_at_once(project: Project, tmp_path: Path) -> 
 
 
 def test_resuming_in_a_directory_that_is_gone(project: Project, tmp_path: Path) -> None:
-    """A run whose directory was removed cannot go on: one clear error that names the directory."""
+    """A run whose directory was removed cannot continue: one clear error that names the directory."""
     project.agent("echo hm")
     project.run("run", "-p", "x", "-m", "1")
     run = project.status()[0]["id"]
@@ -229,6 +229,6 @@ def test_resuming_in_a_directory_that_is_gone(project: Project, tmp_path: Path) 
 
 
 def test_a_lock_that_is_held_is_refused_after_some_patience(place: Path, state: Path) -> None:
-    """Nobody waits for ever."""
+    """No process waits forever."""
     with locked(place, state), pytest.raises(locks.Locked):
         locks.acquire(place, state, patience=0.2)

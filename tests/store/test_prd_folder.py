@@ -1,4 +1,4 @@
-"""Files that an agent may have replaced by anything: read safely, put back for certain."""
+"""Files that an agent may have replaced by anything: read safely and restored reliably."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECRET = "not to be read"
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[tuple[Path, PrdFolder]]:
-    """A project with the folder docs/loop, and something outside of it."""
+    """A project with the folder docs/loop, and something outside it."""
     project = tmp_path / "project"
     (project / "docs" / "loop").mkdir(parents=True)
     (project / "docs" / "loop" / "x").write_text("old")
@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Iterator[tuple[Path, PrdFolder]]:
 
 
 def swapped(project: Path, what: str) -> None:
-    """Put something else in the place of the file, of its folder or of the folder above."""
+    """Put something else in place of the file, its folder or the folder above."""
     file, folder, above = project / "docs" / "loop" / "x", project / "docs" / "loop", project / "docs"
     outside = project.parent / "outside"
     target = {"file": file, "folder": folder, "above": above}[what.partition(" ")[0]]
@@ -64,10 +64,10 @@ SWAPS = [
 
 
 @pytest.mark.parametrize("what", SWAPS)
-def test_what_is_in_the_place_of_a_file_is_not_read_and_gives_way(
+def test_anything_in_place_of_a_file_is_not_read_and_is_moved_aside(
     place: tuple[Path, PrdFolder], what: str
 ) -> None:
-    """Nothing is followed, nothing blocks; after a write the file is there, and nothing outside has changed."""
+    """No link is followed, nothing blocks; after a write the file exists, and nothing outside has changed."""
     project, folder = place
     assert folder.read("x") == b"old"
     swapped(project, what)
@@ -80,8 +80,8 @@ def test_what_is_in_the_place_of_a_file_is_not_read_and_gives_way(
 
 
 @pytest.mark.parametrize("what", ["file directory", "folder file", "above link"])
-def test_what_gave_way_is_kept(place: tuple[Path, PrdFolder], what: str) -> None:
-    """Under another name, and a second time under another one still."""
+def test_what_was_moved_aside_is_kept(place: tuple[Path, PrdFolder], what: str) -> None:
+    """Under another name, and a second time under yet another one."""
     project, folder = place
     for _ in range(2):
         if (project.parent / "moved").exists():
@@ -92,8 +92,8 @@ def test_what_gave_way_is_kept(place: tuple[Path, PrdFolder], what: str) -> None
     assert len(names) == 2 and any(name.endswith(".undone-2") for name in names)
 
 
-def test_a_file_that_is_not_there_is_removed_without_complaint(place: tuple[Path, PrdFolder]) -> None:
-    """Also where a directory has its name, which is put aside."""
+def test_removing_a_missing_file_is_not_an_error(place: tuple[Path, PrdFolder]) -> None:
+    """Even if a directory has its name, which is moved aside."""
     project, folder = place
     folder.remove("nothing")
     swapped(project, "file directory")
@@ -102,8 +102,8 @@ def test_a_file_that_is_not_there_is_removed_without_complaint(place: tuple[Path
     assert (project / "docs" / "loop" / "x.undone" / "inside").read_text() == "kept"
 
 
-def test_what_nobody_may_read_can_be_read_again(place: tuple[Path, PrdFolder]) -> None:
-    """A folder and a file without any permission, as their owner."""
+def test_files_without_permissions_become_readable_again(place: tuple[Path, PrdFolder]) -> None:
+    """A folder and a file without any permissions, read as their owner."""
     project, folder = place
     (project / "docs" / "loop" / "x").chmod(0)
     assert folder.read("x") == b"old"

@@ -1,4 +1,4 @@
-"""The list of runs: ids, finding them, who drives them, and the commands that wait for them."""
+"""The list of runs: ids, finding them, who drives them, and their queued commands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 
 
 def add(runs: Runs, id: str, created: float = NOON, directory: str = "/work") -> None:
-    """A run with an id of our choice, driven by nobody."""
+    """A run with a chosen id, driven by no process."""
     runs.db.execute(
         "INSERT INTO runs (id, project, directory, flow, created) VALUES (?, ?, ?, 'run', ?)",
         (id, directory, directory, created),
@@ -70,21 +70,21 @@ def test_an_id_is_date_time_and_four_digits() -> None:
 
 
 def test_ids_sort_by_time() -> None:
-    """Sorted as text, ids are in the order of their seconds, over every border of the calendar."""
+    """Sorted as text, ids are in the order of their seconds, across every border of the calendar."""
     times = [NOON, NOON + 1, NOON + 60, NOON + 86400, NOON + 31 * 86400, NOON + 366 * 86400, 4e9]
     ids = [new_id(at) for at in times]
     assert sorted(ids) == ids
 
 
 def test_runs_of_one_second_have_different_ids(runs: Runs) -> None:
-    """An id that is taken is not given again."""
+    """An id that is taken is not used again."""
     made = [create(runs) for _ in range(300)]
     assert len({run.id for run in made}) == 300
     assert {run.id for run in runs.all()} == {run.id for run in made}
 
 
 def test_a_run_comes_with_its_plan(runs: Runs) -> None:
-    """A run and row 0 of its journal are written together: a kill between them leaves neither."""
+    """A run and row 0 of its journal are written together: a kill leaves both or neither."""
     run = create(runs)
     (entry,) = steps(runs.db, runs.path, run.id)
     assert (entry.seq, entry.step) == (0, plan(run.id))
@@ -94,8 +94,8 @@ def test_a_run_comes_with_its_plan(runs: Runs) -> None:
     assert [known.id for known in runs.all()] == [run.id]
 
 
-def test_runs_can_be_made_at_once(tmp_path: Path) -> None:
-    """Many connections to a store write into it at once and lose nothing."""
+def test_runs_can_be_created_in_parallel(tmp_path: Path) -> None:
+    """Many connections write to a store at the same time and lose nothing."""
     home = Home(tmp_path)
     home.runs().db.close()
 
@@ -111,14 +111,14 @@ def test_runs_can_be_made_at_once(tmp_path: Path) -> None:
     runs.db.close()
 
 
-def test_a_store_that_somebody_else_makes_just_now_is_a_store(
+def test_a_store_being_created_by_another_process_is_a_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When two start at once for the first time, neither takes the store of the other for a foreign file."""
+    """When two processes start for the first time together, neither takes the other's store for a foreign file."""
     path = tmp_path / "ralph.db"
 
     class Overtaken(sqlite3.Connection):
-        """Somebody else makes the store while this one looks at what is there."""
+        """Another process creates the store while this one inspects it."""
 
         seen = 0
 
@@ -155,7 +155,7 @@ IDS = ("20260101-120000-abcd", "20260101-120000-abce", "20260102-120000-00cd", "
     ],
 )
 def test_a_run_is_found_by_a_part_of_its_id(runs: Runs, name: str, found: str) -> None:
-    """An id, or a beginning or an end of it that no other run has, is enough."""
+    """An id, or a unique prefix or suffix of it, is enough."""
     for id in IDS:
         add(runs, id)
     assert runs.find(name).id == found
@@ -164,8 +164,8 @@ def test_a_run_is_found_by_a_part_of_its_id(runs: Runs, name: str, found: str) -
 @pytest.mark.parametrize(
     "name", ["", "%", "_", "2026%", "____", "120000", "nothing", "' OR 1=1 --", "\\", "*"]
 )
-def test_what_is_no_run_is_said_to_be_none(runs: Runs, name: str) -> None:
-    """An unknown name, also one with SQL's wild cards in it, names no run."""
+def test_an_unknown_run_is_an_error(runs: Runs, name: str) -> None:
+    """An unknown name, even one with SQL wildcards, matches no run."""
     for id in IDS:
         add(runs, id)
     with pytest.raises(RalphError, match=re.escape(f"There is no run {name!r}.")):
@@ -174,23 +174,23 @@ def test_what_is_no_run_is_said_to_be_none(runs: Runs, name: str) -> None:
 
 @pytest.mark.parametrize(("name", "could_be"), [("20260101", IDS[:2]), ("cd", (IDS[0], IDS[2])), ("2", IDS)])
 def test_an_ambiguous_name_lists_what_it_could_be(runs: Runs, name: str, could_be: tuple[str, ...]) -> None:
-    """A name that fits several runs is refused, and they are listed."""
+    """A name that matches several runs is refused, and they are listed."""
     for id in IDS:
         add(runs, id)
-    with pytest.raises(RalphError, match="could be several runs") as caught:
+    with pytest.raises(RalphError, match="matches several runs") as caught:
         runs.find(name)
     assert all(id in caught.value.message for id in could_be)
 
 
 def test_a_whole_id_wins_over_a_longer_one(runs: Runs) -> None:
-    """An id that is also the beginning of another is not ambiguous."""
+    """An id that is also a prefix of another is not ambiguous."""
     add(runs, "20260101-120000-abcd")
     add(runs, "20260101-120000-abcd-1")
     assert runs.find("20260101-120000-abcd").id == "20260101-120000-abcd"
 
 
 def test_runs_are_listed_newest_first(runs: Runs) -> None:
-    """The order is that of their beginnings, whatever the clock said, and a directory has its own."""
+    """They are in order of creation, whatever the clock said, and a directory has its own list."""
     for id, created, directory in [("a", 7.0, "/x"), ("c", 6.0, "/x"), ("b", 5.0, "/y")]:
         add(runs, id, created, directory)
     assert [run.id for run in runs.all()] == ["b", "c", "a"]
@@ -205,8 +205,8 @@ def run_of(pid: int | None, start: str | None) -> Run:
     return Run("id", "/work", "/work", Flow.RUN, None, NOON, pid, start)
 
 
-def test_a_run_is_live_while_the_process_that_began_it_is(runs: Runs) -> None:
-    """Number and start time together tell a process: this one is the one that it was."""
+def test_a_run_is_live_while_its_process_is(runs: Runs) -> None:
+    """Pid and start time together identify a process."""
     run = create(runs)
     assert (run.pid, run.is_live) == (os.getpid(), True)
     assert runs.find(run.id) == run
@@ -222,7 +222,7 @@ def test_a_run_is_live_while_the_process_that_began_it_is(runs: Runs) -> None:
 
 
 def test_a_zombie_drives_nothing() -> None:
-    """A process that has ended and was not waited for yet is not live."""
+    """A process that has exited but was not waited for is not live."""
     process = subprocess.Popen(["sleep", "60"])
     start = process_start(process.pid)
     process.kill()
@@ -232,21 +232,21 @@ def test_a_zombie_drives_nothing() -> None:
 
 
 def test_a_run_of_an_earlier_boot_is_not_live() -> None:
-    """The same number and the same ticks after a reboot are another process."""
+    """The same pid and the same ticks after a reboot are another process."""
     start = process_start(os.getpid())
     assert start is not None
     assert not run_of(os.getpid(), "00000000" + start[8:]).is_live
 
 
 def test_a_dead_process_with_an_unknown_start_is_not_live() -> None:
-    """Where the start time could not be read, a process that is gone is gone all the same."""
+    """Even without a known start time, a process that is gone is gone."""
     process = subprocess.Popen(["true"])
     process.wait()
     assert not run_of(process.pid, None).is_live
 
 
 def test_a_run_changes_hands(runs: Runs) -> None:
-    """A run that was let go is driven by nobody until a process takes it over."""
+    """A run that was released is driven by no process until one takes it over."""
     run = create(runs)
     runs.let_go(run.id)
     assert (runs.find(run.id).pid, runs.find(run.id).is_live) == (None, False)
@@ -266,7 +266,7 @@ def test_only_the_driver_lets_go(runs: Runs) -> None:
 
 
 def test_commands_wait_in_order_for_their_run(runs: Runs) -> None:
-    """What was said is heard in the order in which it was said, by the run it was said to."""
+    """Commands arrive in the order they were sent, and only at their run."""
     said: list[Command] = [
         Steer(1.0, 0, "a"),
         Pause(2.0),
@@ -282,8 +282,8 @@ def test_commands_wait_in_order_for_their_run(runs: Runs) -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_a_command_is_heard_once(runs: Runs) -> None:
-    """An applied command waits no longer, and its sender can see when it was delivered."""
+def test_a_command_is_applied_once(runs: Runs) -> None:
+    """An applied command no longer waits, and its sender can see when it was delivered."""
     run = create(runs).id
     state = machine.start(plan(run), NOON)
     journal = Journal(runs.db, runs.path, run)
@@ -301,7 +301,7 @@ def test_a_command_is_heard_once(runs: Runs) -> None:
 
 
 def test_commands_come_from_other_connections(tmp_path: Path) -> None:
-    """What another process says is seen at once."""
+    """Commands from another process are seen at once."""
     one, other = Home(tmp_path).runs(), Home(tmp_path).runs()
     assert one.waiting("run") == []
     number = other.send("run", Pause(1.0))
@@ -312,20 +312,20 @@ def test_commands_come_from_other_connections(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["\0", "a\0b", "🦀🦀", "line\nline", "<response>DONE</response>", '"\\'])
 def test_guidance_of_any_text_arrives(runs: Runs, text: str) -> None:
-    """Guidance is data: any text comes out as it went in."""
+    """Guidance is data: any text arrives unchanged."""
     number = runs.send("run", Steer(1.0, 0, text))
     assert runs.waiting("run") == [(number, Steer(1.0, number, text))]
 
 
 def raw(project: Project, *arguments: str | bytes) -> subprocess.CompletedProcess[str]:
-    """ralph with arguments that need not be text."""
+    """Run ralph with arguments that need not be text."""
     return subprocess.run(
         [RALPH, *arguments], cwd=project.path, env=project.env, capture_output=True, text=True, timeout=30
     )
 
 
-def test_arguments_that_are_no_text(project: Project) -> None:
-    """Arguments that are no UTF-8 are one clear error with exit 2, for every command."""
+def test_arguments_that_are_not_text(project: Project) -> None:
+    """Arguments that are not UTF-8 are one clear error with exit 2, for every command."""
     project.agent("echo hm")
     lines: list[tuple[str | bytes, ...]] = [
         ("steer", "x", b"\xff"),
@@ -339,8 +339,8 @@ def test_arguments_that_are_no_text(project: Project) -> None:
         assert done.stderr.startswith("ralph: error: ") and "unexpected" not in done.stderr, done.stderr
 
 
-def test_a_project_whose_name_is_no_text(project: Project, tmp_path: Path) -> None:
-    """A directory with a name that is no UTF-8 is refused in words."""
+def test_a_project_whose_name_is_not_text(project: Project, tmp_path: Path) -> None:
+    """A directory with a name that is not UTF-8 is refused with a clear message."""
     project.agent("echo '<response>DONE</response>'")
     strange = os.fsencode(tmp_path) + b"/\xff"
     os.rename(project.path, strange)
@@ -349,8 +349,8 @@ def test_a_project_whose_name_is_no_text(project: Project, tmp_path: Path) -> No
     assert done.returncode == 2
 
 
-def test_a_prompt_file_whose_name_is_no_text(project: Project) -> None:
-    """A prompt file with a name that is no UTF-8 is refused in words."""
+def test_a_prompt_file_whose_name_is_not_text(project: Project) -> None:
+    """A prompt file with a name that is not UTF-8 is refused with a clear message."""
     project.agent("echo '<response>DONE</response>'")
     Path(os.fsdecode(os.fsencode(project.path) + b"/\xff")).write_text("Do it")
     done = raw(project, "run", "-f", b"\xff")
@@ -358,8 +358,8 @@ def test_a_prompt_file_whose_name_is_no_text(project: Project) -> None:
     assert done.returncode == 2
 
 
-def test_a_command_of_a_newer_version_is_refused_in_words(project: Project) -> None:
-    """A queued command of a kind that this version does not know is one clear error for a resume."""
+def test_a_command_of_a_newer_version_is_refused(project: Project) -> None:
+    """A queued command of an unknown kind is one clear error for a resume."""
     project.agent("echo hm")
     project.run("run", "-p", "x", "-m", "1")
     run = project.status()[0]["id"]

@@ -1,4 +1,4 @@
-"""The files of a run in `.ralph` and beside the journal."""
+"""The files of a run in `.ralph` and next to the journal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tree(path: Path) -> dict[str, str]:
 
 
 def test_a_project_gets_its_directory_and_an_ignore_file(tmp_path: Path, runtime: Runtime) -> None:
-    """`.ralph` is made with an ignore file and the id of the run."""
+    """`.ralph` is created with an ignore file and the id of the run."""
     runtime.prepare("run-1")
     assert set(tree(tmp_path)) == {".ralph/.gitignore", ".ralph/current_run"}
     assert (tmp_path / ".ralph/current_run").read_text() == "run-1"
@@ -54,7 +54,7 @@ def test_git_sees_the_settings_and_nothing_else(repository: Project) -> None:
 
 
 def test_an_ignore_file_of_the_user_stays(tmp_path: Path, runtime: Runtime) -> None:
-    """What the user wrote into `.ralph/.gitignore` is not replaced."""
+    """The user's `.ralph/.gitignore` is not replaced."""
     (tmp_path / ".ralph").mkdir()
     (tmp_path / ".ralph/.gitignore").write_text("mine\n")
     runtime.prepare("run-1")
@@ -62,7 +62,7 @@ def test_an_ignore_file_of_the_user_stays(tmp_path: Path, runtime: Runtime) -> N
 
 
 def test_an_earlier_runs_files_are_moved_away(tmp_path: Path, runtime: Runtime) -> None:
-    """Prompts and logs of the run before go to `old/<run>/`; settings and other files stay."""
+    """Prompts and logs of the previous run are moved to `old/<run>/`; settings and other files stay."""
     runtime.prepare("run-1")
     runtime.write_prompt("001", "first")
     runtime.open_log("guardrail_001_make.log").close()
@@ -82,7 +82,7 @@ def test_an_earlier_runs_files_are_moved_away(tmp_path: Path, runtime: Runtime) 
 
 
 def test_a_resumed_run_keeps_its_files(tmp_path: Path, runtime: Runtime) -> None:
-    """The same run again moves nothing."""
+    """Preparing the same run again moves nothing."""
     runtime.prepare("run-1")
     runtime.write_prompt("001", "first")
     runtime.prepare("run-1")
@@ -90,8 +90,8 @@ def test_a_resumed_run_keeps_its_files(tmp_path: Path, runtime: Runtime) -> None
     assert not (tmp_path / ".ralph/old").exists()
 
 
-def test_files_of_nobody_go_to_unknown(tmp_path: Path, runtime: Runtime) -> None:
-    """Logs whose run is not known are kept all the same."""
+def test_files_of_an_unknown_run_go_to_unknown(tmp_path: Path, runtime: Runtime) -> None:
+    """Logs of an unknown run are kept too."""
     (tmp_path / ".ralph").mkdir()
     (tmp_path / ".ralph/guardrail_001_x.log").write_text("old")
     runtime.prepare("run-1")
@@ -100,7 +100,7 @@ def test_files_of_nobody_go_to_unknown(tmp_path: Path, runtime: Runtime) -> None
 
 @pytest.mark.parametrize("content", ["../../../outside", "/etc", "..", "a/b\0c", "\n"])
 def test_the_earlier_run_is_only_a_name(tmp_path: Path, content: str) -> None:
-    """Whatever stands in `current_run`, nothing is moved out of `.ralph/old`."""
+    """Whatever `current_run` contains, nothing is moved out of `.ralph/old`."""
     project = tmp_path / "project"
     (project / ".ralph").mkdir(parents=True)
     (project / ".ralph/current_run").write_text(content)
@@ -112,7 +112,7 @@ def test_the_earlier_run_is_only_a_name(tmp_path: Path, content: str) -> None:
     assert [file.name for file in target.iterdir()] == ["prompt_001.txt"]
 
 
-def test_what_a_killed_run_left_is_swept(tmp_path: Path, runtime: Runtime) -> None:
+def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path, runtime: Runtime) -> None:
     """A half-written file of a dead process is gone after the next start."""
     dead = subprocess.Popen(["true"])
     dead.wait()
@@ -133,7 +133,7 @@ def test_a_prompt_file_of_the_user_stays_where_it_is(project: Project) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "file"])
 def test_something_else_in_place_of_the_run_id(tmp_path: Path, runtime: Runtime, kind: str) -> None:
-    """`current_run` of any kind is replaced, and nothing is written through a link."""
+    """`current_run` of any file type is replaced, and nothing is written through a link."""
     (tmp_path / "outside").write_text("precious")
     (tmp_path / ".ralph").mkdir()
     place = tmp_path / ".ralph/current_run"
@@ -149,7 +149,7 @@ def test_something_else_in_place_of_the_run_id(tmp_path: Path, runtime: Runtime,
 
 
 def test_a_directory_in_place_of_the_run_id(project: Project) -> None:
-    """A directory named `current_run` is refused in words: it could be somebody's work."""
+    """A directory named `current_run` is refused with a message: it may be someone's work."""
     project.agent("echo '<response>DONE</response>'")
     (project.path / ".ralph/current_run/work").mkdir(parents=True)
     result = project.run("run", "-p", "x")
@@ -158,8 +158,8 @@ def test_a_directory_in_place_of_the_run_id(project: Project) -> None:
 
 
 def test_a_project_that_is_gone_is_an_error(tmp_path: Path) -> None:
-    """A directory that cannot be opened is named."""
-    with pytest.raises(RalphError, match=r"nowhere: cannot be used: No such file or directory\.$"):
+    """The error names a directory that cannot be opened."""
+    with pytest.raises(RalphError, match=r"nowhere cannot be used: No such file or directory\.$"):
         Runtime(tmp_path / "nowhere")
 
 
@@ -168,7 +168,7 @@ def test_a_project_that_is_gone_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "plain", "é 🦀 \0 \x1b", "x" * 3_000_000])
 def test_a_prompt_is_kept_and_read_back(tmp_path: Path, runtime: Runtime, text: str) -> None:
-    """The prompt that an agent reads as stdin is the text that was sent, byte for byte."""
+    """The prompt that an agent reads from stdin is exactly the text that was sent, byte for byte."""
     path = runtime.write_prompt("001", text)
     assert path == ".ralph/prompt_001.txt"
     with os.fdopen(runtime.open_prompt(path), "rb") as file:
@@ -176,7 +176,7 @@ def test_a_prompt_is_kept_and_read_back(tmp_path: Path, runtime: Runtime, text: 
 
 
 def test_writing_goes_to_the_directory_that_was_opened(tmp_path: Path) -> None:
-    """After the project was moved and a link put in its place, its files are still in the project."""
+    """After the project was moved and replaced by a link, its files are still written to the project."""
     project, outside = tmp_path / "project", tmp_path / "outside"
     project.mkdir()
     outside.mkdir()
@@ -193,8 +193,8 @@ def test_writing_goes_to_the_directory_that_was_opened(tmp_path: Path) -> None:
 # ---- logs and streams ----
 
 
-def test_a_log_begins_anew(tmp_path: Path, runtime: Runtime) -> None:
-    """The log of an iteration that is done again has nothing of the first attempt."""
+def test_a_log_starts_empty(tmp_path: Path, runtime: Runtime) -> None:
+    """The log of a repeated iteration has nothing of the first attempt."""
     for text in (b"a long first attempt", b"second"):
         log = runtime.open_log("guardrail_001_x.log")
         log.write(text)
@@ -213,10 +213,10 @@ def test_a_log_begins_anew(tmp_path: Path, runtime: Runtime) -> None:
         ("never", False),
     ],
 )
-def test_all_of_a_log_is_looked_at(
+def test_the_whole_log_is_searched(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, text: str, is_there: bool
 ) -> None:
-    """A text is found wherever it stands, over the borders of pieces and through colours."""
+    """A text is found anywhere, across the borders of pieces and through colours."""
     log = runtime.open_log("guardrail_001_x.log")
     log.write(
         b"first\n" + b"." * 5000 + "1 \x1b[31mfailed\x1b[0m\näö\r\n2 ".encode() + b"." * 5000 + b"end of it"
@@ -228,8 +228,8 @@ def test_all_of_a_log_is_looked_at(
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "fifo"])
-def test_a_log_is_written_to_a_file_of_its_own(tmp_path: Path, runtime: Runtime, kind: str) -> None:
-    """A link, a second name of another file or a pipe with the log's name is replaced by the log."""
+def test_a_log_is_written_to_a_new_file(tmp_path: Path, runtime: Runtime, kind: str) -> None:
+    """A link, a hard link to another file or a pipe with the log's name is replaced by the log."""
     runtime.prepare("run-1")
     outside, place = tmp_path / "outside", tmp_path / ".ralph/guardrail_001_x.log"
     outside.write_text("precious")
@@ -254,14 +254,14 @@ def capped(path: Path, most: int) -> Capped:
     [
         ([b"0123456789"], b"0123456789", 0),
         ([b"01234", b"56789"], b"0123456789", 0),
-        ([b"01234", b"567890"], b"0123456789\n[ralph] 1 more bytes were not kept\n", 1),
-        ([b"x" * 25], b"x" * 10 + b"\n[ralph] 15 more bytes were not kept\n", 15),
-        ([b"x" * 10, b"", b"y", b"zz"], b"x" * 10 + b"\n[ralph] 3 more bytes were not kept\n", 3),
+        ([b"01234", b"567890"], b"0123456789\n[ralph] 1 more bytes were dropped\n", 1),
+        ([b"x" * 25], b"x" * 10 + b"\n[ralph] 15 more bytes were dropped\n", 15),
+        ([b"x" * 10, b"", b"y", b"zz"], b"x" * 10 + b"\n[ralph] 3 more bytes were dropped\n", 3),
         ([], b"", 0),
     ],
 )
 def test_a_file_stops_growing_at_its_cap(tmp_path: Path, pieces: list[bytes], kept: bytes, lost: int) -> None:
-    """What is over the cap is counted and said at the end, not kept."""
+    """Bytes over the cap are counted and reported at the end, not kept."""
     file = capped(tmp_path / "log", 10)
     for piece in pieces:
         file.write(piece)
@@ -271,7 +271,7 @@ def test_a_file_stops_growing_at_its_cap(tmp_path: Path, pieces: list[bytes], ke
 
 
 def test_a_file_on_a_full_disk_says_so() -> None:
-    """The first error is kept, and every byte that was not is counted, also those of the piece that failed."""
+    """The first error is kept, and every lost byte is counted, including those of the failed piece."""
     file = Capped(os.open("/dev/full", os.O_WRONLY), 100)
     file.write(b"one")
     file.write(b"two")
@@ -306,7 +306,7 @@ def test_the_slug_of_a_command(command: str, slug: str) -> None:
 
 
 def test_equal_slugs_are_numbered() -> None:
-    """Different commands with one slug, and the same command twice, have logs of their own."""
+    """Different commands with one slug, and the same command twice, have separate logs."""
     commands = ["make test", "make-test", "make test #2", "lint", "make  test"]
     assert log_slugs(commands) == {
         "make test": "make_test",

@@ -1,4 +1,4 @@
-"""The settings file is written whole or not at all, and the one before is kept."""
+"""The settings file is written completely or not at all, and the previous one is kept."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ except RalphError as error:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A directory that everybody can reach."""
+    """A directory that every user can reach."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -59,13 +59,13 @@ def python(program: str, *arguments: str) -> str:
 
 
 def tree(path: Path) -> dict[str, str]:
-    """Every file below a directory but the ignore file, with its content."""
+    """Every file below a directory except the ignore file, with its content."""
     files = (f for f in sorted(path.rglob("*")) if f.is_file() and f.name != ".gitignore")
     return {str(f.relative_to(path)): f.read_text() for f in files}
 
 
 def test_each_earlier_file_is_kept(tmp_path: Path) -> None:
-    """The first has no number; the same content again is no change."""
+    """The first backup has no number; writing the same content again makes no backup."""
     kept = [settings_file.write(tmp_path, data) for data in (b"1", b"2", b"2", b"3")]
     assert kept == [None, ".ralph/settings.json.bak", None, ".ralph/settings.json.bak.2"]
     assert tree(tmp_path) == {
@@ -76,7 +76,7 @@ def test_each_earlier_file_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
-    """The file it leads to stays as it is; the link itself is kept."""
+    """The link's target stays as it is; the link itself is kept."""
     (tmp_path / ".ralph").mkdir()
     (tmp_path / "precious").write_text("old")
     (tmp_path / ".ralph/settings.json").symlink_to(tmp_path / "precious")
@@ -88,41 +88,41 @@ def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("room", [0, 4096])
 def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path, room: int) -> None:
-    """Neither a directory, nor half a file, nor a copy of the old one stays behind."""
+    """No directory, no partial file and no copy of the old one is left."""
     new, old = tmp_path / "new", tmp_path / "old"
     new.mkdir()
     old.mkdir()
     settings_file.write(old, b"old")
     for project in (new, old):
         said = python(NO_SPACE, str(project), str(room))
-        assert said == ".ralph/settings.json: it cannot be written: File too large."
+        assert said == ".ralph/settings.json cannot be written: File too large."
     assert list(new.iterdir()) == []
     assert tree(old) == {".ralph/settings.json": "old"}
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 def test_somebody_elses_file_is_kept_too(shared: Path) -> None:
-    """Where no second name can be given to a file, it is renamed."""
+    """A file that cannot be hard-linked is renamed."""
     settings_file.write(shared, b"old")
     (shared / ".ralph").chmod(0o777)
     assert python(SOMEBODY_ELSE, str(shared)) == ".ralph/settings.json.bak"
     assert tree(shared) == {".ralph/settings.json": "new", ".ralph/settings.json.bak": "old"}
 
 
-def test_a_directory_without_leave_to_write(shared: Path) -> None:
-    """It is refused before anything is asked or made, be it the project or its `.ralph`."""
+def test_a_directory_without_write_permission(shared: Path) -> None:
+    """It is refused before anything is asked or created, for the project and its `.ralph`."""
     shared.chmod(0o555)
-    assert python(SOMEBODY_ELSE, str(shared)) == f"{shared}: it is not writable."
+    assert python(SOMEBODY_ELSE, str(shared)) == f"{shared} is not writable."
     shared.chmod(0o755)
     (shared / ".ralph").mkdir(0o555)
-    assert python(SOMEBODY_ELSE, str(shared)) == f"{shared}/.ralph: it is not writable."
+    assert python(SOMEBODY_ELSE, str(shared)) == f"{shared}/.ralph is not writable."
     assert list((shared / ".ralph").iterdir()) == []
 
 
 def test_a_pipe_is_not_overwritten(tmp_path: Path) -> None:
-    """What is neither a file nor a link is left to the user."""
+    """Anything that is neither a file nor a link is left to the user."""
     (tmp_path / ".ralph").mkdir()
     os.mkfifo(tmp_path / ".ralph/settings.json")
     for refuse in (settings_file.check_writable, lambda path: settings_file.write(path, b"x")):
-        with pytest.raises(RalphError, match=r"\.ralph/settings\.json is no regular file"):
+        with pytest.raises(RalphError, match=r"\.ralph/settings\.json is not a regular file"):
             refuse(tmp_path)

@@ -1,4 +1,4 @@
-"""What agents print, kept beside the journal: the names of the files, and what may go wrong with them."""
+"""Agent output, kept next to the journal: file names, and possible errors."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ralph.store.streams import STDERR, STDOUT, Stream, judge_streams, stream_na
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[int]:
-    """`tmp_path`, open, for streams."""
+    """`tmp_path`, opened for streams."""
     descriptor = os.open(tmp_path, os.O_RDONLY)
     yield descriptor
     os.close(descriptor)
 
 
 def test_a_stream_is_named_after_its_iteration_its_row_and_its_purpose() -> None:
-    """The names of docs/formats.md; a judge that is asked several times has a number each time."""
+    """The names in docs/formats.md; a judge that is asked several times has a number each time."""
     assert stream_name(1, 2, Purpose.WORK) + STDOUT == "001-2.work.stdout"
     assert stream_name(1000, 20, Purpose.MESSAGE) + STDERR == "1000-20.message.stderr"
     assert stream_name(12, 7, Purpose.JUDGE, 3) == "012-7.judge.3"
 
 
-def test_what_a_judge_printed_is_found(tmp_path: Path) -> None:
+def test_the_output_of_a_judge_is_found(tmp_path: Path) -> None:
     """Every answer of one row, and none of another row or purpose."""
     for name in (
         "001-7.judge.1.stdout",
@@ -41,8 +41,8 @@ def test_what_a_judge_printed_is_found(tmp_path: Path) -> None:
     assert found == ["001-7.judge.1.stdout", "001-7.judge.12.stdout"]
 
 
-def test_a_stream_is_made_by_its_first_byte(tmp_path: Path, directory: int) -> None:
-    """A process that prints nothing has no stream; what another prints is kept, for its owner only."""
+def test_a_stream_is_created_with_its_first_byte(tmp_path: Path, directory: int) -> None:
+    """A process without output has no stream; other output is kept, readable by its owner only."""
     silent, loud = Stream(directory, "silent"), Stream(directory, "loud")
     silent.write(b"")
     loud.write(b"\x00\xff")
@@ -54,7 +54,7 @@ def test_a_stream_is_made_by_its_first_byte(tmp_path: Path, directory: int) -> N
 
 
 def test_a_stream_goes_to_the_directory_that_was_opened(tmp_path: Path) -> None:
-    """After a link was put in the place of its directory, a stream is still in the directory."""
+    """After its directory was replaced by a link, a stream is still in the directory."""
     (tmp_path / "streams").mkdir()
     (tmp_path / "outside").mkdir()
     opened = os.open(tmp_path / "streams", os.O_RDONLY)
@@ -68,7 +68,7 @@ def test_a_stream_goes_to_the_directory_that_was_opened(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_cannot_be_kept_says_why(tmp_path: Path, directory: int) -> None:
-    """Neither a directory that is gone nor one with the stream's name stops the agent; the reason is told."""
+    """Neither a missing directory nor one with the stream's name stops the agent; the reason is reported."""
     (tmp_path / "taken").mkdir()
     taken = Stream(directory, "taken")
     taken.write(b"x")
@@ -98,4 +98,4 @@ def test_a_stream_has_a_cap(tmp_path: Path, directory: int, monkeypatch: pytest.
     for _ in range(50):
         stream.write(b"y" * 100)
     stream.close()
-    assert (tmp_path / "x").read_bytes() == b"y" * 1000 + b"\n[ralph] 4000 more bytes were not kept\n"
+    assert (tmp_path / "x").read_bytes() == b"y" * 1000 + b"\n[ralph] 4000 more bytes were dropped\n"

@@ -1,4 +1,4 @@
-"""The tasks in the store: their order, all or nothing, and rows that are damaged."""
+"""The tasks in the store: their order, transactions, and damaged rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_task_is_read_back_as_it_was_written(tasks: Tasks) -> None:
 
 
 def test_by_priority_then_as_they_were_added(tasks: Tasks) -> None:
-    """All, briefs and rows come in the same order, and by spec and status only what was asked for."""
+    """Tasks, briefs and rows have the same order, and can be filtered by spec and status."""
     tasks.add([task("late", priority=2), task("b"), task("a"), task("first", priority=-1)])
     tasks.add([replace(task("other"), spec_id="else", status=TaskStatus.DONE)])
     order = ["first", "b", "a", "other", "late"]
@@ -87,15 +87,15 @@ def test_projects_do_not_see_each_other(project: Project, tasks: Tasks) -> None:
 
 
 def test_all_or_nothing(tasks: Tasks) -> None:
-    """A task that is there already keeps all of its company out."""
+    """If one task already exists, none of the others is added."""
     tasks.add([task("A")])
-    with pytest.raises(RalphError, match="there already"):
+    with pytest.raises(RalphError, match="already exists"):
         tasks.add([task("B"), task("A")])
     assert ids(tasks.all()) == ["A"]
 
 
-def test_what_is_written_together_is_undone_together(tasks: Tasks) -> None:
-    """An error inside of `writing` leaves nothing behind, whatever was called in it."""
+def test_a_transaction_is_undone_as_a_whole(tasks: Tasks) -> None:
+    """An error inside `writing` leaves nothing behind, whatever was called in it."""
     tasks.add([task("A"), task("B")])
     with pytest.raises(RalphError, match="no"), tasks.writing():
         tasks.add([task("C")])
@@ -111,8 +111,8 @@ def test_what_is_written_together_is_undone_together(tasks: Tasks) -> None:
     assert tasks.progress("A") == TaskProgress()
 
 
-def test_putting_keeps_how_far_the_work_has_come(tasks: Tasks) -> None:
-    """The progress of a task is moved by the work alone."""
+def test_put_keeps_the_progress(tasks: Tasks) -> None:
+    """Only the work itself changes the progress of a task."""
     tasks.add([task("A")])
     progress = TaskProgress("main", "0123", role="reviewer", sent_back=2)
     tasks.move("A", TaskStatus.REVIEWING, progress, 7)
@@ -123,7 +123,7 @@ def test_putting_keeps_how_far_the_work_has_come(tasks: Tasks) -> None:
 
 
 def test_an_id_is_found_whatever_its_case(tasks: Tasks) -> None:
-    """Unless another one differs by case alone; then it has to be exact."""
+    """Unless another id differs by case alone; then it must be exact."""
     tasks.add([task("Task-1"), task("b"), task("B")])
     assert tasks.find("TASK-1").id == "Task-1"
     assert (tasks.find("b").id, tasks.find("B").id) == ("b", "B")
@@ -134,7 +134,7 @@ def test_an_id_is_found_whatever_its_case(tasks: Tasks) -> None:
 
 
 def test_the_graph(tasks: Tasks) -> None:
-    """Who depends on whom."""
+    """Which task depends on which."""
     tasks.add([task("A"), task("B", dependencies=("A",)), task("C", dependencies=("B", "A"))])
     assert tasks.graph() == {"A": (), "B": ("A",), "C": ("B", "A")}
     assert tasks.dependents("A") == ["B", "C"]
@@ -154,7 +154,7 @@ def test_the_graph(tasks: Tasks) -> None:
     ],
 )
 def test_a_damaged_task_is_named(tasks: Tasks, column: str, value: str) -> None:
-    """Reading it is an error that tells what to do, and that can be done."""
+    """Reading it is an error that says what to do, and that works."""
     tasks.add([task("A"), task("B")])
     tasks.db.execute(f"UPDATE tasks SET {column} = ? WHERE id = 'A'", (value,))
     with pytest.raises(RalphError, match="task A cannot be read") as raised:
@@ -166,7 +166,7 @@ def test_a_damaged_task_is_named(tasks: Tasks, column: str, value: str) -> None:
 
 
 def test_roles_without_criteria_are_not_in_the_store(tasks: Tasks) -> None:
-    """The JSON of a spec has only the roles that the task says something about."""
+    """The JSON of a spec has only the roles with criteria in the task."""
     row = tasks.as_stored(task("A"))
     assert list(msgspec.json.decode(row.completion_spec or "")) == [
         "outcome",

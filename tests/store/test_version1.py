@@ -1,6 +1,6 @@
 """A store of format 1 with one finished and four unfinished runs, made by Ralph 0.1.0 and killed, opens and resumes.
 
-`version1/` holds the store as SQL and the files beside it, with marks where paths depend on where they are unpacked.
+`version1/` holds the store as SQL and the files next to it, with marks where paths depend on where they are unpacked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parent / "version1"
 
 @dataclass(frozen=True)
 class Unpacked:
-    """The directory that has the projects and the state directory."""
+    """The directory with the projects and the state directory."""
 
     root: Path
 
@@ -56,12 +56,12 @@ def unpacked(tmp_path: Path) -> Unpacked:
     db = sqlite3.connect(root / "state" / "ralph.db")
     db.executescript(filled((SOURCE / "store.sql").read_bytes()).decode())
     db.close()
-    (root / "gate").touch()  # the agents hang where it is missing
+    (root / "gate").touch()  # without it the agents hang
     return Unpacked(root)
 
 
 def test_all_runs_are_listed(unpacked: Unpacked) -> None:
-    """`ralph status` tells how each of them stands."""
+    """`ralph status` shows the state of each."""
     found = {
         (Path(run["directory"]).name, run["state"], run["iteration"])
         for run in unpacked.project("plain").status()
@@ -78,7 +78,7 @@ def test_all_runs_are_listed(unpacked: Unpacked) -> None:
     ("name", "reason"), [("plain", "2 iterations"), ("supervised", "2 iterations"), ("prd", "4 iterations")]
 )
 def test_an_unfinished_run_resumes(unpacked: Unpacked, name: str, reason: str) -> None:
-    """The iteration that was cut off is done again, and the run completes."""
+    """The interrupted iteration is repeated, and the run completes."""
     result = unpacked.project(name).run("resume")
     assert result.code == 0, result.err
     assert reason in result.out
@@ -92,7 +92,7 @@ def test_a_resumed_run_commits_what_it_did(unpacked: Unpacked) -> None:
     assert project.git("log", "-1", "--format=%(trailers:key=Ralph-Run,valueonly)").strip().endswith("/2")
 
 
-def test_unfinished_work_goes_on(unpacked: Unpacked) -> None:
+def test_unfinished_work_continues(unpacked: Unpacked) -> None:
     """The coder's run is resumed in its worktree, and the task is merged."""
     project = unpacked.project("work")
     result = project.run("work")

@@ -203,7 +203,7 @@ def test_problems_are_reported_where_they_are(values: dict[str, Any], where: str
         (
             {"verification_method": "multi_stage"},
             "verification_config.stages",
-            "is missing: each stage has a",
+            "is missing: a list of stages",
         ),
         (
             {"verification_method": "semantic", "verification_config": {"check_for": []}},
@@ -224,7 +224,7 @@ def test_problems_are_reported_where_they_are(values: dict[str, Any], where: str
                 "verification_config": {"stages": [{"name": "a", "method": "external", "config": {}}]},
             },
             "verification_config.stages.0.config.command",
-            "is missing: external verification is a command that must succeed",
+            "is missing: external verification needs a command that must succeed",
         ),
         (
             {

@@ -123,7 +123,7 @@ def test_every_problem_has_its_line() -> None:
         "plan.yaml: 9 problems.",
         "plan.yaml:1: A: title is missing",
         "plan.yaml:2: A: titel is not a known key; did you mean 'title'?",
-        "plan.yaml:5: the key 'outcome' stands there twice",
+        "plan.yaml:5: duplicate key 'outcome'",
         "plan.yaml:8: A: completion.acceptance_criteria[1] must be a string, not a mapping"
         " (a string with `: ` in it needs quotes)",
         "plan.yaml:9: task 2: title is missing",
@@ -174,12 +174,12 @@ def test_the_spec_is_the_name_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path: None, "there is no such task file."),
-        (lambda path: path.mkdir(), "the task file is no regular file."),
+        (lambda path: None, "task file not found."),
+        (lambda path: path.mkdir(), "the task file is not a regular file."),
         (lambda path: path.write_bytes(b"a: 1\n\xff\xfe\0"), ":2: the task file is not UTF-8 text."),
-        (lambda path: path.write_bytes(bytes(range(32)) * 100), ":1: no YAML: it has a control character."),
+        (lambda path: path.write_bytes(bytes(range(32)) * 100), ":1: not valid YAML: control character."),
         (lambda path: path.write_bytes(b"#" * (17 << 20)), "the task file is too large"),
-        (lambda path: path.symlink_to("nowhere"), "there is no such task file."),
+        (lambda path: path.symlink_to("nowhere"), "task file not found."),
     ],
 )
 def test_files_that_are_not_text_are_refused(tmp_path: Path, make: object, said: str) -> None:

@@ -132,7 +132,7 @@ def test_a_newer_store(project: Project) -> None:
     project.run("run", "-p", "The work.")
     with closing(sqlite3.connect(project.home.database)) as db:
         db.execute("PRAGMA user_version = 7")
-    with pytest.raises(RalphError, match="newer Ralph: its format is 7"):
+    with pytest.raises(RalphError, match="newer Ralph: its version is 7"):
         feed_of(project.home).overview()
 
 

@@ -154,7 +154,7 @@ def test_a_newer_store(tmux_program: str, project: Project, tmp_path: Path) -> N
     with sqlite3.connect(project.home.database) as db:
         db.execute("PRAGMA user_version = 7")
     with dashboard(project, tmp_path) as tmux:
-        screen = tmux.expect("format is 7", "RALPH_STATE_DIR")
+        screen = tmux.expect("version is 7", "RALPH_STATE_DIR")
         assert "Traceback" not in screen
         tmux.type("q")
         tmux.expect("exit code 0")

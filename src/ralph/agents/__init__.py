@@ -1,1 +1,1 @@
-"""One file per agent CLI: its command line, its output, its limits; `registry` lists them."""
+"""One file per agent CLI, with its command line, output format and limits. `registry` lists them."""

@@ -1,8 +1,8 @@
-"""Amp. Unverified: no stream of a real Amp could be had, this is built to its documented formats.
+"""Amp. Unverified: written from its documented formats, never tried with a real Amp stream.
 
-Its stream is shaped like that of Claude Code; a failed result has its words in `error`, and no money is
-reported. The prompt follows -x, so it is an argument of at most 128 KiB, at the end of the command. Without
-permissions it asks before it acts, and nobody answers. Whether a session can begin with a prompt is not known.
+The stream has the same shape as Claude Code's. A failed result has its message in `error`, and no cost is
+reported. The prompt follows -x, so it is an argument of at most 128 KiB at the end of the command. Without
+permissions it asks before it acts, and no one answers. Whether a session can start with a prompt is unknown.
 """
 
 from __future__ import annotations

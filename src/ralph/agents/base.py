@@ -1,4 +1,4 @@
-"""What the loop needs to know of an agent CLI: how to start it, and what its output means."""
+"""The interface to an agent CLI: how to start it, and what its output means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ralph.core.events import AgentEvent
 from ralph.core.model import AgentSpec, ClaimRule, Ended, Exit, Permissions, PromptVia, Purpose, Usage
 
 MAX_TEXT = 128_000
-"""How many characters of an answer's beginning, and of its end, are kept."""
+"""Number of characters kept from the start of an answer, and from its end."""
 
 
 class Prompt(Struct, frozen=True):
@@ -26,7 +26,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
-    """What a parser has to know: how a claim looks, what the agent was told, whose output it reads."""
+    """Input for a parser: the claim format, the prompt, and which agent's output it reads."""
 
     claim: ClaimRule = ClaimRule()
     prompt: str = ""
@@ -36,7 +36,7 @@ class Reading(Struct, frozen=True):
 
 
 class AgentReport(Struct, frozen=True):
-    """What an agent process amounts to, read from what it printed and how it ended."""
+    """The result of an agent process, from its output and its exit."""
 
     ended: Ended
     claim: bool = False
@@ -48,11 +48,11 @@ class AgentReport(Struct, frozen=True):
 
 
 class About(Struct, frozen=True):
-    """An agent as a program: all of it can be found out without a call to its provider.
+    """Facts about an agent as a program, all of which can be checked without calling its provider.
 
-    `seen` is the version that Ralph was tried with, "" if none. `help` are the arguments that print the
-    help which names `flags`, those that Ralph may use. `keys` are variables that may hold a key, `logins`
-    files below the home directory that a login leaves behind.
+    `seen` is the version Ralph was tested with, "" if none. `help` holds the arguments that print the help
+    text, and `flags` the flags Ralph may use, which that text must name. `keys` lists variables that may hold
+    an API key, `logins` the files in the home directory that a login creates.
     """
 
     title: str
@@ -65,13 +65,17 @@ class About(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """What an agent has to be let have in a sandbox. Paths are seen from the home directory.
+    """What an agent needs in a sandbox. Paths are relative to the home directory.
 
-    `state`: where its login and its sessions are, which it writes to; `moved`: variables that name another place for
-    the first of them. `pinned`: what in there makes programs start in later sessions, so it must not change; seen
-    from its place, with `*` for what is there. `fresh`: directories in there of which sessions start programs too, but
-    which it has to write to: it gets empty ones. `copied`: files and directories that it changes and nobody has to get
-    back. `variables`: names, with `*` for any end. `hosts`: its provider's.
+    - `state`: directories with its login and sessions, which it writes to.
+    - `moved`: variables that set another path for the first of them.
+    - `pinned`: entries in there that start programs in later sessions and so must not change. Relative to the
+      state directory; `*` matches what exists.
+    - `fresh`: directories in there from which sessions start programs too, but which it must write to. The
+      agent gets empty ones.
+    - `copied`: files and directories it gets a copy of; its changes to them are thrown away.
+    - `variables`: names of environment variables, with `*` for any ending.
+    - `hosts`: the hosts of its provider.
     """
 
     state: tuple[str, ...] = ()
@@ -88,15 +92,15 @@ class Parser(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """What has been used so far."""
+        """Usage so far."""
 
     @property
     def is_over(self) -> bool:
-        """Has it given its result? Then it should exit soon."""
+        """Whether it has printed its result and should exit soon."""
 
     @property
     def is_refused(self) -> bool:
-        """Is it refused in a way that no retry of its own can mend? Then it is ended at once."""
+        """Whether its provider refuses it in a way that no retry can fix. It is then stopped at once."""
 
     def stdout(self, data: bytes) -> Sequence[AgentEvent]: ...
 
@@ -106,28 +110,29 @@ class Parser(Protocol):
 
 
 class Agent(ABC):
-    """One agent CLI; what its file does not say is as most of them have it."""
+    """One agent CLI. The defaults here fit most of them."""
 
     prompt_via = PromptVia.STDIN
-    """How the prompt is passed when the settings do not say."""
+    """How the prompt is passed if the settings do not say."""
 
     idle_seconds = 900.0
-    """After how long a silence it is taken to hang, when the settings do not say: no CLI ends its own. 0: never."""
+    """Seconds without output after which it counts as hung, if the settings do not say (0: never). No CLI ends its
+    own hangs."""
 
     small_model = ""
-    """A cheap model for questions with a short answer; "": the agent's own default."""
+    """A cheap model for questions with a short answer ("": the agent's default)."""
 
     permissions: Mapping[Permissions, Sequence[str]] = {}
-    """The flags for what it may do."""
+    """The flags for each permission level."""
 
     permission_flags: tuple[str, ...] = ()
-    """Its own flags that say what it may do; if the user gives one, Ralph adds none."""
+    """The CLI's permission flags. If the user passes one of them, Ralph adds none."""
 
     about: About | None = None
-    """What is known of it as a program; None if it is none that a person would install."""
+    """Facts about the program; None if it is not one that people install."""
 
     needs = Needs()
-    """What of the user's it needs in a sandbox."""
+    """What it needs in a sandbox."""
 
     @abstractmethod
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
@@ -137,37 +142,37 @@ class Agent(ABC):
     def parser(self, reading: Reading) -> Parser: ...
 
     def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
-        """The command line of a session with a person at the terminal, which begins with this prompt."""
+        """The command line of an interactive session that starts with this prompt."""
         return [spec.command, *spec.flags, prompt]
 
     def model_flags(self, model: str) -> list[str]:
-        """The words that choose a model; none for "", or if it cannot be told."""
+        """The arguments that select a model; none for "", or if the CLI has no option for it."""
         return ["--model", model] if model else []
 
     def hooked(self, spec: AgentSpec, path: str) -> AgentSpec | None:
-        """The same with hooks from a file, as Claude Code has them; None if it takes none that were seen to hold."""
+        """The same spec with hooks from a file in Claude Code's format; None if the CLI has no reliable hooks."""
         return None
 
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
-        """The same without anything that it could do, whatever its flags allow: to read what others wrote."""
+        """The same spec with no way to act, whatever its flags allow, so that it can read untrusted work."""
         return replace(spec, flags=without(spec.flags, self.permission_flags))
 
     def has_own_permissions(self, spec: AgentSpec) -> bool:
-        """Do the user's own flags say what it may do?"""
+        """Whether the user's flags set its permissions."""
         return any(flag.partition("=")[0] in self.permission_flags for flag in spec.flags)
 
     def allowed(self, spec: AgentSpec) -> Sequence[str]:
-        """The flags for what the agent may do, unless the user's own flags say it."""
+        """The permission flags, unless the user's flags set them."""
         return () if self.has_own_permissions(spec) else self.permissions[spec.permissions]
 
 
 def unkept(spec: AgentSpec, purpose: Purpose, flag: str) -> list[str]:
-    """The flag that leaves no session behind where only a short answer is wanted, unless the user gives it."""
+    """The flag that keeps no session, for short questions only and unless the user already passes it."""
     return [] if purpose is Purpose.WORK or flag in spec.flags else [flag]
 
 
 def without(flags: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """The flags without these and their values, which are the words up to the next flag."""
+    """The flags without the named ones and their values. Values are the words up to the next flag."""
     kept, is_kept = [], True
     for word in flags:
         if word.startswith("-"):
@@ -181,7 +186,7 @@ MAX_LINE = 16_000
 
 
 class LineText:
-    """Bytes that arrive in pieces, as text in whole lines; an endless line is let go piece by piece."""
+    """Turns bytes that arrive in pieces into text in whole lines. A very long line is passed on in pieces."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

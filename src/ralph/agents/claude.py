@@ -2,20 +2,20 @@
 
 Quirks that matter here:
 - stream-json needs --verbose, and the prompt goes through stdin (an argument holds 128 KiB).
-- One API message comes as one `assistant` event per content block, with the same message id; Amp has none.
-- Neither exit code nor `subtype` says success; `is_error` of the `result` does.
-- With a background task running it prints its result but does not exit; it may go on with another turn
-  and another result. Cost and `modelUsage` are cumulative over these, `usage` is not; nor has `usage` the
-  tokens of subagents, or any when the CLI's own budget was reached.
-- Output tokens of a message are told in the result only.
-- A commit message is asked for with a stream too: in text mode a limit is told as if it were the answer.
-- A rejected key is tried ten times more, for minutes. The first time may have been a token that has to be
-  renewed, so the second one is the end. A long `retry-after` is not waited for.
-- A hang in mid-stream is never ended by the CLI.
-- What a hook denies is among `permission_denials` too: what the guard stopped says nothing about permissions.
+- One API message arrives as one `assistant` event per content block, with the same message id; Amp has no id.
+- Neither the exit code nor `subtype` shows success; `is_error` of the `result` does.
+- While a background task runs it prints its result but does not exit; another turn and another result may
+  follow. Cost and `modelUsage` are cumulative over these, `usage` is not. `usage` also lacks the tokens of
+  subagents, and all tokens if the CLI's own budget was reached.
+- The output tokens of a message are reported in the result only.
+- A commit message is also requested with a stream: in text mode a limit looks like the answer.
+- A rejected key is retried ten times, for minutes. The first rejection may be a token due for renewal, so
+  Ralph stops it at the second. A long `retry-after` is not waited for.
+- The CLI never ends a hang in mid-stream.
+- `permission_denials` includes what a hook denied, so a call blocked by the guard says nothing about permissions.
 - As root, skipping permissions needs IS_SANDBOX=1.
 - As a judge it gets no tools: `--tools ""`, which adds to another --tools instead of replacing it, and
-  --strict-mcp-config. `--model haiku` is accepted: the CLI knows which model that is. Any directory will do.
+  --strict-mcp-config. `--model haiku` is an alias the CLI resolves. It runs in any directory.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Claude(Agent):
         pinned=(
             *("settings.json", "settings.local.json", "CLAUDE.md", "agents", "commands", "hooks"),
             *("output-styles", "plugins", "rules", "skills", "workflows", "loop.md", "keybindings.json"),
-            *("local", "bin", "scripts", "*.sh", "*.py", "*.js"),  # itself, and what a status line runs
+            *("local", "bin", "scripts", "*.sh", "*.py", "*.js"),  # the CLI itself, and status line scripts
         ),
         fresh=("shell-snapshots", "session-env"),
         copied=(".claude.json",),
@@ -93,7 +93,7 @@ class Claude(Agent):
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
-        """A prompt stands behind `--`, for some flags take any number of words."""
+        """The prompt comes after `--` because some flags take any number of words."""
         allowed = self.allowed(spec)
         options = ["--output-format", "stream-json", "--verbose", *unkept(spec, purpose, _UNKEPT), *allowed]
         words = [spec.command, "-p", *options, *spec.flags]
@@ -103,13 +103,13 @@ class Claude(Agent):
         return [spec.command, *spec.flags, "--", prompt]
 
     def hooked(self, spec: AgentSpec, path: str) -> AgentSpec | None:
-        """It reads one settings file only, the user's if there is one; --bare switches hooks off."""
+        """None with --settings, as only one settings file is read, and with --bare, which turns hooks off."""
         if any(flag.partition("=")[0] in ("--settings", "--bare") for flag in spec.flags):
             return None
         return replace(spec, flags=(*spec.flags, "--settings", path))
 
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
-        """No tools at all, which no permission can change; nor servers that would bring some."""
+        """No tools at all, which no permission can change, and no MCP servers that would add some."""
         flags = without(spec.flags, (*_PERMISSION_FLAGS, *_TOOL_FLAGS))
         return replace(spec, flags=(*flags, *_NO_TOOLS))
 
@@ -120,7 +120,7 @@ class Claude(Agent):
 AGENT: Agent = Claude()
 
 
-# ---- what it prints ----
+# ---- its output ----
 
 
 class _Tokens(Struct):
@@ -131,7 +131,7 @@ class _Tokens(Struct):
 
 
 class _ModelTokens(Struct, rename="camel"):
-    """What one model has used in the whole process."""
+    """The tokens one model has used in the whole process."""
 
     input_tokens: Count = 0
     output_tokens: Count = 0
@@ -150,7 +150,7 @@ def _used(tokens: _Tokens | _ModelTokens) -> Usage:
 
 
 class _Block(Struct):
-    """One piece of a message: text, thinking, a tool's call or its result."""
+    """One content block of a message: text, thinking, a tool call or a tool result."""
 
     type: str
     text: str = ""
@@ -185,7 +185,7 @@ class _Denial(Struct):
 
 
 class _Line(Struct):
-    """Every kind of line; what a kind does not have keeps its default."""
+    """Any line of the stream. Fields that a type does not have keep their defaults."""
 
     type: str
     subtype: str = ""
@@ -218,7 +218,7 @@ _DECODE = msgspec.json.Decoder(_Line).decode
 _NO_TOKENS = _Tokens()
 
 
-# ---- what it means ----
+# ---- the parser ----
 
 
 class ClaudeParser(StreamParser):
@@ -228,7 +228,7 @@ class ClaudeParser(StreamParser):
         super().__init__(reading, _DECODE)
         self._message_id = ""
         self._settled = self._before = Usage()
-        self._in_hand: dict[str, tuple[str, _Tokens]] = {}
+        self._current: dict[str, tuple[str, _Tokens]] = {}
         self._tools: dict[str, str] = {}
         self._guarded: set[str] = set()
         self._tasks = _Tasks()
@@ -262,7 +262,7 @@ class ClaudeParser(StreamParser):
         why = f"{name} ({line.error_status})" if line.error_status else name
         if line.attempt > 1 and limits.by_status(line.error_status, name) is LimitKind.AUTH:
             self.is_refused = True
-            return self._refuse(LimitKind.AUTH, f"its key or login is rejected: {why}")
+            return self._refuse(LimitKind.AUTH, f"API key or login rejected: {why}")
         seconds = None if line.retry_delay_ms is None else line.retry_delay_ms / 1000
         return Retry(why, line.attempt, line.max_retries, seconds)
 
@@ -361,29 +361,29 @@ class ClaudeParser(StreamParser):
         yield Result(self.usage, line.is_error, seconds_of(line.timestamp))
 
     def _count(self, talk: str, message: _Message) -> None:
-        """A message's tokens are told again with each of its blocks: the last word counts.
+        """Count a message's tokens. Each of its blocks reports them again, so the last report counts.
 
-        `talk` is whose message it is: subagents work at the same time.
+        `talk` is the conversation the message belongs to, as subagents work at the same time.
         """
-        known, tokens = self._in_hand.get(talk, ("", _NO_TOKENS))
+        known, tokens = self._current.get(talk, ("", _NO_TOKENS))
         if not message.id or message.id != known:
             self._before, tokens = self._before + _used(tokens), _NO_TOKENS
-        self._in_hand[talk] = message.id, message.usage or tokens
+        self._current[talk] = message.id, message.usage or tokens
 
     def _sum_up(self) -> None:
-        total = sum((_used(tokens) for _, tokens in self._in_hand.values()), self._before)
+        total = sum((_used(tokens) for _, tokens in self._current.values()), self._before)
         if total != self.usage:
             self.usage = total
 
     def _settle(self, line: _Line) -> None:
-        """What the result says, instead of what its messages said."""
+        """Replace the sums of the messages by the totals of the result."""
         if line.model_usage:
             self._settled = sum((_used(tokens) for tokens in line.model_usage.values()), Usage())
         elif line.usage is not None:
             self._settled = self._settled + _used(line.usage)
         cost = self._before.cost_usd if line.total_cost_usd is None else line.total_cost_usd
         if line.model_usage or line.usage is not None:
-            self._before, self._in_hand = self._settled, {}
+            self._before, self._current = self._settled, {}
         self._before = replace(self._before, cost_usd=cost)
         self._sum_up()
 
@@ -394,7 +394,7 @@ def _text_of(message: _Message) -> str:
     return "\n".join(block.text for block in message.content if block.type == "text")
 
 
-# ---- task lists: TodoWrite has the whole list, the task tools change one entry each ----
+# ---- task lists: TodoWrite sends the whole list, the task tools change one entry each ----
 
 
 class _Tasks:
@@ -413,7 +413,7 @@ class _Tasks:
         return None
 
     def answered(self, tool_id: str, output: Body, is_error: bool) -> Todo | None:
-        """`Task #1 created successfully: …` is how a new task gets its id."""
+        """A new task gets its id from `Task #1 created successfully: …`."""
         subject = self._creating.pop(tool_id, None)
         if subject is None or is_error:
             return None

@@ -1,20 +1,21 @@
 """Codex. Seen: 0.166.0.
 
 Quirks that matter here:
-- A positional argument is prompt text, `-` is stdin. It stands behind `--`, for `-i` takes any number of
-  words. `--full-auto` is gone.
-- Without --json the whole conversation goes to stderr and no tokens are told: a commit message is asked for
-  with --json too.
-- A tool call that Codex itself refuses makes no event: a line on stderr is all there is. What its sandbox
-  refuses looks like any command's output, often with exit code 0. The default sandbox is read-only.
+- A positional argument is prompt text, `-` is stdin. It comes after `--` because `-i` takes any number of
+  words. `--full-auto` was removed.
+- Without --json the whole conversation goes to stderr and no tokens are reported, so a commit message is
+  requested with --json too.
+- A tool call that Codex itself refuses produces no event, only a line on stderr. What its sandbox refuses
+  looks like any command output, often with exit code 0. The default sandbox is read-only.
 - Each `agent_message` is a whole message; the last one is the answer.
-- `error` "Reconnecting... n/m" is no failure; any other `error` is followed by `turn.failed`.
-- An error is told in words only. Without a network it tries for ever, and says so every few seconds.
-- Tokens are those of the whole thread without its subagents; cached ones are part of the input. There is no
-  money and no time in the stream.
-- As a judge it has no shell (`-c features.shell_tool=false`; an unknown feature is only warned of) and a read-only
-  sandbox, which wins over `-c sandbox_mode` but not over the bypass flag. With --skip-git-repo-check any directory
-  will do. Two --sandbox or two --model are refused. It has no name for a small model: a judge takes the default.
+- `error` "Reconnecting... n/m" is not a failure; any other `error` is followed by `turn.failed`.
+- Errors are text without a code. Without a network it retries forever and prints that every few seconds.
+- Tokens are those of the whole thread without its subagents; cached ones are part of the input. The stream
+  has no cost and no timestamps.
+- As a judge it has no shell (`-c features.shell_tool=false`; an unknown feature only causes a warning) and a
+  read-only sandbox, which wins over `-c sandbox_mode` but not over the bypass flag. With --skip-git-repo-check it
+  runs in any directory. Two --sandbox or two --model are refused. It has no alias for a small model, so a judge
+  uses the default.
 - The default provider takes its key from CODEX_API_KEY or a login; OPENAI_API_KEY alone is not read.
 """
 
@@ -108,7 +109,7 @@ class Codex(Agent):
         return [spec.command, *spec.flags, "--", prompt]
 
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
-        """No shell, and a sandbox that refuses patches, also where its configuration allows more."""
+        """No shell, and a sandbox that refuses patches, even if its configuration allows more."""
         return replace(spec, flags=(*without(spec.flags, _PERMISSION_FLAGS), *_DISARMED))
 
     def parser(self, reading: Reading) -> Parser:
@@ -118,7 +119,7 @@ class Codex(Agent):
 AGENT: Agent = Codex()
 
 
-# ---- what it prints ----
+# ---- its output ----
 
 
 _EMPTY = Raw(b'""')
@@ -152,7 +153,7 @@ class _McpResult(Struct):
 
 
 class _Item(Struct):
-    """One thing of a turn: a message, a tool's call, a task list, a warning."""
+    """One item of a turn: a message, a tool call, a task list, a warning."""
 
     type: str
     id: str = ""
@@ -183,7 +184,7 @@ class _Error(Struct):
 
 
 class _Line(Struct):
-    """Every kind of line; what a kind does not have keeps its default."""
+    """Any line of the stream. Fields that a type does not have keep their defaults."""
 
     type: str
     thread_id: str = ""
@@ -196,7 +197,7 @@ class _Line(Struct):
 _DECODE = msgspec.json.Decoder(_Line).decode
 
 
-# ---- what it means ----
+# ---- the parser ----
 
 
 class CodexParser(StreamParser):
@@ -293,7 +294,7 @@ class CodexParser(StreamParser):
             yield whole(item.text, thinking=True)
 
     def _todo_list(self, item: _Item, state: str) -> Iterator[AgentEvent]:
-        """The list is told once more when the turn ends."""
+        """A new event only if the list has changed: Codex repeats it at the end of the turn."""
         status = {True: TodoStatus.DONE, False: TodoStatus.PENDING}
         todo = Todo(tuple(TodoItem(step.text, status[step.completed]) for step in item.items))
         if todo != self._todo:
@@ -333,7 +334,7 @@ class CodexParser(StreamParser):
             yield ToolEnd(item.id, Body(output), item.is_error)
 
     def _ran(self, item: _Item) -> None:
-        """Where the sandbox lets it write, a command that went well may have written something."""
+        """Count a command. In a writable sandbox, one that succeeded may have written something."""
         if not self._is_read_only:
             self._writes.done += item.exit_code == 0
         elif any(words in bytes(item.aggregated_output) for words in _READ_ONLY):

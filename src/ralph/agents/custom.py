@@ -1,4 +1,4 @@
-"""Any command: it gets the prompt as its last argument unless told otherwise, and prints plain text."""
+"""Any command. It gets the prompt as its last argument by default, and prints plain text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ralph.core.model import AgentSpec, PromptVia, Purpose
 
 
 class Custom(Agent):
-    """Nothing is known of what it can do, so nothing can be taken from it."""
+    """An unknown command, whose permissions cannot be restricted."""
 
     prompt_via = PromptVia.ARGUMENT
     idle_seconds = 0.0
@@ -24,7 +24,7 @@ AGENT: Agent = Custom()
 
 
 def argument(spec: AgentSpec, prompt: Prompt) -> list[str]:
-    """The prompt's place on the command line, if it has one."""
+    """The prompt as a command-line argument, if it is passed as one."""
     if spec.prompt_via is PromptVia.ARGUMENT:
         return [prompt.text]
     return [prompt.file] if spec.prompt_via is PromptVia.FILE else []

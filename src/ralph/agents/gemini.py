@@ -1,24 +1,24 @@
 """Gemini CLI. Seen: 0.61.0.
 
 Quirks that matter here:
-- A folder that it does not trust ends it with exit code 55; --skip-trust trusts it for this session.
-- It takes --yolo or one --approval-mode, never two of them. Without a terminal it does not offer the model
-  the tools that would need to be asked for: in auto_edit no shell, by default nothing that writes. A model
-  that calls one all the same is told that there is no such tool.
-- The answer comes in deltas without an id: what follows the last tool call is the final message.
+- In an untrusted folder it exits with code 55; --skip-trust trusts the folder for this session.
+- It takes --yolo or one --approval-mode, never both and never two. Without a terminal it does not offer the
+  model any tool that needs approval: in auto_edit no shell, by default nothing that writes. A model that calls
+  one anyway gets the answer that there is no such tool.
+- The answer arrives in deltas without an id. The final message is the text after the last tool call.
 - A command that fails is a `tool_result` with status success. Thinking and subagents are not in the stream.
-- An empty answer is asked for again, for 7 s; then the result is an error with exit code 0. An empty answer
+- After an empty answer it asks again for 7 s, then the result is an error with exit code 0. An empty answer
   after a tool call is a success.
-- An error is told in words only. After one of the API the exit code is the lower byte of the HTTP status.
-- 429 and 503 are tried 10 times in four minutes, which only stderr tells. A hang is never ended.
-- Tokens are told with the result alone, and without those of thoughts: only the total has them. They
-  are those of this process, also after --resume. No money.
+- Errors are text without a code. After an API error the exit code is the lower byte of the HTTP status.
+- 429 and 503 are retried 10 times in four minutes, which only stderr shows. It never ends a hang.
+- Tokens are reported only with the result. Thinking tokens are included only in the total. The counts are
+  those of this process, even after --resume. No cost.
 - In the prompt, @path becomes the content of that file, and `a@b` becomes `a @b`.
-- As a judge it gets `--approval-mode default` and a policy of its own: the default mode alone would let it do what
-  the user's settings allow by name (`tools.allowed`). A policy file that is missing is passed over in silence.
-  `--model flash-lite` is accepted: the CLI knows which model that is. With --skip-trust any directory will do.
-- An answer that repeats itself it takes for a loop: it drops the answer and asks again.
-- It is two processes; the outer one ignores signals. What a tool has put in the background outlives them.
+- As a judge it gets `--approval-mode default` and a separate policy: the default mode alone would allow what the
+  user's settings allow by name (`tools.allowed`). A missing policy file is ignored silently.
+  `--model flash-lite` is an alias the CLI resolves. With --skip-trust it runs in any directory.
+- It takes an answer that repeats itself for a loop, drops it and asks again.
+- It runs as two processes; the outer one ignores signals. Background processes of a tool outlive them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Gemini(Agent):
             "trustedFolders.json",
             *("agents", "skills", "hooks", "trusted_hooks.json", "keybindings.json", "*.sh", "*.py", "*.js"),
         ),
-        fresh=("tmp",),  # it has programs in tmp/bin
+        fresh=("tmp",),  # it keeps programs in tmp/bin
         variables=("GEMINI_*", "GOOGLE_*"),
         hosts=(
             *("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
@@ -113,7 +113,7 @@ class Gemini(Agent):
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
-        """Also a commit message is read from the stream, which tells its tokens and its limits."""
+        """The same for a commit message, because only the stream reports tokens and limits."""
         text = "" if spec.prompt_via is PromptVia.STDIN else prompt.text
         return [
             *(spec.command, f"--prompt={text}", "--output-format", "stream-json", "--skip-trust"),
@@ -124,7 +124,7 @@ class Gemini(Agent):
         return [spec.command, *spec.flags, "-i", prompt]
 
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
-        """Every tool but one is denied, above all that the user's own settings and policies allow."""
+        """All tools but one are denied, overriding whatever the user's settings and policies allow."""
         return replace(spec, flags=(*without(spec.flags, _PERMISSION_FLAGS), *_DISARMED))
 
     def parser(self, reading: Reading) -> Parser:
@@ -134,7 +134,7 @@ class Gemini(Agent):
 AGENT: Agent = Gemini()
 
 
-# ---- what it prints ----
+# ---- its output ----
 
 
 def _nothing() -> Raw:
@@ -154,13 +154,13 @@ class _Stats(Struct):
 
     @property
     def usage(self) -> Usage:
-        """Cached tokens are a part of the input; those of thoughts are what the total has more."""
+        """Cached tokens are part of the input; thinking tokens are the rest of the total."""
         output = max(self.output_tokens, self.total_tokens - self.input_tokens)
         return Usage(0.0, max(0, self.input_tokens - self.cached), output, self.cached)
 
 
 class _Line(Struct):
-    """Every kind of line; what a kind does not have keeps its default."""
+    """Any line of the stream. Fields that a type does not have keep their defaults."""
 
     type: str
     timestamp: str | None = None
@@ -185,7 +185,7 @@ class _Line(Struct):
 _DECODE = msgspec.json.Decoder(_Line).decode
 
 
-# ---- what it means ----
+# ---- the parser ----
 
 
 class GeminiParser(StreamParser):
@@ -219,7 +219,7 @@ class GeminiParser(StreamParser):
     # ---- text ----
 
     def _message(self, line: _Line) -> Iterator[AgentEvent]:
-        """A piece of the answer; what the user has said is only the prompt again."""
+        """A piece of the answer. Messages of the user only repeat the prompt."""
         if line.role != "assistant":
             return
         self._say(line.content)
@@ -230,7 +230,7 @@ class GeminiParser(StreamParser):
             yield from self._close(line.at)
 
     def _close(self, at: float | None = None) -> Iterator[AgentEvent]:
-        """The line that is not over yet ends here."""
+        """End the current unfinished line."""
         if self._open:
             yield whole(self._open, at=at)
             self._open = ""
@@ -260,7 +260,7 @@ class GeminiParser(StreamParser):
     # ---- the result ----
 
     def _error(self, line: _Line) -> Iterator[AgentEvent]:
-        """A warning, or what is wrong with the answer; the result follows."""
+        """A warning or a problem with the answer; the result follows."""
         yield from self._close(line.at)
         self._problem = line.message
         yield AgentError(line.message)
@@ -273,7 +273,7 @@ class GeminiParser(StreamParser):
         if line.status == "success" or (not text and self._is_empty):
             self._succeed()
         else:
-            self._fail(text or self._problem or "it reports an error without a word")
+            self._fail(text or self._problem or "an error without a message")
             if text:
                 yield self._refusal(text, _status(text)) or AgentError(text)
         yield Result(self.usage, line.status != "success", line.at)
@@ -288,7 +288,7 @@ class GeminiParser(StreamParser):
         return self._refuse(kind, text, reset) if kind else None
 
     def _limit_by_wording(self, exit: Exit) -> Iterator[AgentEvent]:
-        """What the words of the result did not say, the exit code may."""
+        """The limit by exit code, if the text of the result did not show it."""
         status = _EXITS.get(exit.code) if exit.code is not None else None
         if status is not None and exit.ended is None and (self._failure or exit.code == _NO_AUTH):
             text = self._failure or clean(self._complaint.text).strip()[:500]
@@ -303,14 +303,14 @@ def _retries(noise: str) -> Iterator[Retry]:
 
 
 def _status(text: str) -> int | None:
-    """The HTTP status of an error, where its words tell it."""
+    """The HTTP status of an error, if its text shows it."""
     if found := _STATUS.match(text):
         return int(found[1])
     return 429 if _TOO_MANY.search(text) else None
 
 
 def _kind(text: str, status: int | None) -> LimitKind | None:
-    """The status comes first: the words about a quota are the same for a minute, a day and no quota at all."""
+    """The status comes first: the text is the same for a quota per minute, a quota per day and no quota at all."""
     worded = limits.by_wording(text)
     if status == 429:
         if _NO_QUOTA.search(text):

@@ -1,7 +1,7 @@
-"""What a refusal means, and until when it holds.
+"""The meaning of a provider's refusal, and when it ends.
 
-Status and error type come first. Wording comes last, and is looked for only in what an agent says of its
-own failure: never in tool results or in what the model has written.
+Status and error type come first, wording last. Wording is matched only against the agent's own error messages,
+never against tool results or text written by the model.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ _WORDS = {
     LimitKind.RATE: r"(?<![\w./-])rate[ _]limit(?:ed|_error|_exceeded)?\b(?![\w./-]*\.\w)|\btoo many requests\b"
     r"|\bstatus:? 429\b",
 }
-"""In the order in which they are tried. Compiled when an agent first fails: most runs never need them."""
+"""Tried in this order. Compiled when an agent first fails: most runs never need them."""
 
 
 def by_status(status: int | None, type: str = "") -> LimitKind | None:
-    """What an HTTP status and the provider's own name of the error mean; the name knows more."""
+    """The limit meant by an HTTP status and the provider's error type. The type is more precise."""
     named = _TYPES.get(type.casefold())
     return named or (_STATUS.get(status) if status is not None else None)
 
 
 def by_wording(text: str) -> LimitKind | None:
-    """What an agent's own words about its failure mean, if they are about a limit."""
+    """The limit meant by an agent's error message, if it is about one."""
     plain = text.replace("’", "'").casefold()
     return next((kind for kind, pattern in _WORDS.items() if re.search(pattern, plain)), None)
 
 
-# ---- until when ----
+# ---- reset times ----
 
 _EPOCH = r"limit reached\|(\d{10})\b"
 _DURATION = r"\b(?:in|after)\s+((?:\d+(?:\.\d+)?\s*[a-z]+[\s,]*(?:and\s+)?)+)"
@@ -83,13 +83,13 @@ _CLOCK = (
     r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>am|pm)?\b(?:\s*\((?P<zone>[a-z_]+(?:/[a-z0-9_+-]+)*)\))?"
 )
 _JUST_PASSED = timedelta(minutes=5)
-"""A reset so short ago is not tomorrow's: minutes are told without seconds, and clocks differ."""
+"""A reset less than this ago is not tomorrow's: times come without seconds, and clocks differ."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 def reset_at(text: str, now: float) -> float | None:
-    """When the limit is over, by the words of the refusal: an instant, a duration or a time of day."""
+    """When the limit resets, from the text of the refusal: a timestamp, a duration or a time of day."""
     plain = text.casefold()
     if found := re.search(_EPOCH, plain):
         return float(found[1])
@@ -130,10 +130,10 @@ def _clock(found: re.Match[str], now: float) -> float | None:
 
 
 def _zone(name: str | None) -> tzinfo | None:
-    """The named zone, else the local one."""
+    """The named time zone, or None for the local one."""
     if name is None:
         return None
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # of the system, and few limits name a zone
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # imported here: few limits name a zone
 
     try:
         return ZoneInfo(name)

@@ -3,18 +3,18 @@
 Quirks that matter here:
 - The prompt goes through stdin: an argument with a space in it reaches the model in quotation marks.
 - It works in $PWD, wherever it was started.
-- Text mode prints all that the model says on the way, so the commit message is read from the stream too.
-- A tool is told of when it has ended, never when it begins. What subagents do and use is not told at all.
+- Text mode also prints intermediate messages, so the commit message is read from the stream too.
+- A tool is reported when it has finished, never when it starts. Subagents and their usage are not reported.
 - There is no final event: a step that ends with anything but tool calls was the last one.
-- By itself it allows everything but directories outside; --auto allows that too, and what the user's
-  configuration wants to be asked about. Without --auto such a request is rejected, and then it stops at
-  once, with exit 0 and no final message. Tools that are denied as a whole are never offered to the model.
-- As a judge it gets OPENCODE_PERMISSION, which is merged into the user's rules: the last key that matches counts, so
-  `*` alone would not do; rules of the agent `build` in the user's configuration still win. Any directory will do. Two
-  --model break it. It has no name for a small model: a judge takes the default.
-- A request that fails is tried five times more within a minute, or when `retry-after` says, be it in hours.
-  The stream is silent about that; the log on stderr has the error, without status and headers.
-- A hang in mid-stream is never ended by the CLI.
+- By default it allows everything except directories outside the project. --auto allows those too, and whatever
+  the user's configuration sets to `ask`. Without --auto these requests are rejected, and it stops at once with
+  exit 0 and no final message. Tools that are denied entirely are never offered to the model.
+- As a judge it gets OPENCODE_PERMISSION, which is merged into the user's rules. The last matching key counts, so
+  `*` alone is not enough; rules of the agent `build` in the user's configuration still win. It runs in any
+  directory. Two --model break it. It has no alias for a small model, so a judge uses the default.
+- A failed request is retried five times within a minute, or after `retry-after`, even if that is hours. The
+  stream does not show this; the log on stderr has the error, without status and headers.
+- The CLI never ends a hang in mid-stream.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _SHELL = "bash"
 _REJECTED = b'"The user rejected permission to use this specific tool call'
 _FORBIDDEN = b'"The user has specified a rule which prevents you from using this specific tool call'
 
-_GOES_ON = ("tool-calls", "unknown")
+_CONTINUES = ("tool-calls", "unknown")
 _MAX_RETRIES = 5
 _PATIENCE = 90.0
-"""No pause of its own between two tries is longer: then it waits for a `retry-after`."""
+"""Longer than any of its pauses between retries: after this it must be waiting for a `retry-after`."""
 
 
 class OpenCode(Agent):
@@ -84,7 +84,7 @@ class OpenCode(Agent):
     needs = Needs(
         state=(".local/share/opencode", ".local/state/opencode"),
         pinned=("bin",),
-        copied=(".config/opencode", ".cache/opencode"),  # both have packages that it runs
+        copied=(".config/opencode", ".cache/opencode"),  # both hold packages that it runs
         variables=(
             *("OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"),
             *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"),
@@ -96,7 +96,7 @@ class OpenCode(Agent):
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
-        """The same for every purpose. An option that is given twice breaks it: the user's counts."""
+        """The same for every purpose. A repeated option breaks it, so the user's replaces ours."""
         given = {flag.partition("=")[0] for flag in spec.flags}
         options = [word for option in _OPTIONS if option[0] not in given for word in option]
         words = [
@@ -112,7 +112,7 @@ class OpenCode(Agent):
         return [spec.command, *spec.flags, "--prompt", prompt]
 
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
-        """By itself it allows everything: all tools are denied. A session with a title needs no model to find one."""
+        """All tools are denied, since it allows everything by default. With a title it asks no model for one."""
         flags = (*without(spec.flags, (*_PERMISSION_FLAGS, "--title")), *_UNTITLED)
         return replace(spec, flags=flags, env=(*spec.env, _DISARMED))
 
@@ -123,7 +123,7 @@ class OpenCode(Agent):
 AGENT: Agent = OpenCode()
 
 
-# ---- what it prints ----
+# ---- its output ----
 
 
 class _Time(Struct):
@@ -136,7 +136,7 @@ class _Metadata(Struct):
 
 
 class _State(Struct):
-    """What became of a tool."""
+    """The result of a tool call."""
 
     status: str = ""
     input: Raw = field(default_factory=lambda: Raw(b"{}"))
@@ -163,7 +163,7 @@ class _Origin(Struct):
 
 
 class _Part(Struct):
-    """One piece of a message: text, reasoning, a tool, or the end of a step."""
+    """One part of a message: text, reasoning, a tool call, or the end of a step."""
 
     text: str = ""
     tool: str = ""
@@ -188,7 +188,7 @@ class _Error(Struct):
 
 
 class _Line(Struct):
-    """Every kind of line; what a kind does not have keeps its default."""
+    """Any line of the stream. Fields that a type does not have keep their defaults."""
 
     type: str
     timestamp: float | None = None
@@ -205,7 +205,7 @@ _LOGGED = re.compile(
 )
 
 
-# ---- what it means ----
+# ---- the parser ----
 
 
 class OpenCodeParser(StreamParser):
@@ -229,7 +229,7 @@ class OpenCodeParser(StreamParser):
 
     @property
     def is_over(self) -> bool:
-        """A result is there, or it waits longer than Ralph would let it."""
+        """Whether it has a result, or waits longer than Ralph allows."""
         waits = self._refused_at is not None and self._reading.now() - self._refused_at > _PATIENCE
         return self._is_over or waits
 
@@ -238,7 +238,7 @@ class OpenCodeParser(StreamParser):
         self._is_over = value
 
     def _step_start(self, line: _Line) -> Iterator[AgentEvent]:
-        """The provider answers; whatever was said before is not the final message."""
+        """The provider answers again, so earlier text is not the final message."""
         self._final = Ends()
         self._limit, self._refused_at, self._refusals = None, None, 0
         self._has_called = self._is_rejected = self._has_succeeded = self.is_over = False
@@ -279,8 +279,8 @@ class OpenCodeParser(StreamParser):
 
     def _step_finish(self, line: _Line) -> Iterator[AgentEvent]:
         self.usage = self.usage + _usage(line.part)
-        goes_on = line.part.reason in _GOES_ON or self._has_called
-        if self._is_rejected or not goes_on:
+        continues = line.part.reason in _CONTINUES or self._has_called
+        if self._is_rejected or not continues:
             self._succeed()
             yield Result(self.usage, at=_seconds(line.timestamp))
 
@@ -308,7 +308,7 @@ class OpenCodeParser(StreamParser):
         return [self._logged(line) for line in text.splitlines(keepends=True)]
 
     def _logged(self, line: str) -> AgentEvent:
-        """The log tells of a failed request at once; the stream does when all tries have failed."""
+        """The log reports a failed request at once, the stream only after all retries have failed."""
         found = _LOGGED.match(line)
         if not found:
             return Noise(line)
@@ -321,21 +321,21 @@ class OpenCodeParser(StreamParser):
         if kind not in (LimitKind.RATE, LimitKind.OVERLOAD):
             self._fail(text)
             return self._refuse(kind, text)
-        if " mode=primary " in line:  # the stream is silent while a subagent works
+        if " mode=primary " in line:  # not a subagent's request: the stream is silent while one works
             self._refuse(kind, text)
             self._refused_at = self._reading.now()
         self._refusals += 1
         return Retry(text, self._refusals, _MAX_RETRIES)
 
     def _detail(self, ended: Ended, exit: Exit) -> str:
-        """Where --auto was given, only a rule of the user's own denies."""
+        """With --auto, only one of the user's rules can have denied it."""
         if ended is Ended.DENIED and self._reading.spec.permissions is not Permissions.NONE:
-            return 'all that the agent tried to change was denied: see "permission" in its opencode.json'
+            return 'every change the agent tried was denied: see "permission" in its opencode.json'
         return super()._detail(ended, exit)
 
 
 def _kind(error: _Error) -> LimitKind | None:
-    """What an error means: the status first, and the words where it says no more than that it is refused."""
+    """The limit an error means: by status first, then by wording if the status alone is not specific."""
     if error.name == "ProviderAuthError":
         return LimitKind.AUTH
     data = error.data
@@ -346,7 +346,7 @@ def _kind(error: _Error) -> LimitKind | None:
 
 
 def _retry_at(line: _Line) -> float | None:
-    """When `retry-after` is over, counted from the answer; a date is left to the wording."""
+    """The time in `retry-after`, counted from the answer. A date there is left to the wording."""
     after = str(line.error.data.response_headers.get("retry-after", ""))
     if line.timestamp is None or not after.isdecimal() or len(after) > 9:
         return None

@@ -1,4 +1,4 @@
-"""Agents that print plain text: everything on stdout is the answer, and a tag in it may be a claim."""
+"""Agents that print plain text. Everything on stdout is the answer, and a tag in it may be a claim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ralph.core.text import clean
 
 
 class PlainParser:
-    """No structure: the exit code says whether it went well, its last words why not."""
+    """Reads plain text. Success depends on the exit code, and the last line on stderr explains a failure."""
 
     usage = Usage()
     is_over = False
@@ -44,10 +44,10 @@ class PlainParser:
         return last, AgentReport(self._ended(exit), claim, self._answer.text, detail=self._detail(exit))
 
     def _limit(self, exit: Exit) -> Limited | None:
-        """A limit by its wording, if the process failed by itself: the last thing that it complained about.
+        """A limit by its wording, from the end of stderr, if the process failed by itself.
 
-        On stdout stands anything, so there only a last line counts that says when it will be over, or
-        that a person has to mend it.
+        Stdout can hold any text. There only the last line counts, and only if it gives a reset time or
+        reports a login problem.
         """
         if not exit.code or exit.ended is not None:
             return None

@@ -1,4 +1,4 @@
-"""Every agent that Ralph knows. A new one is one file, which ends with its `AGENT`, and one name here."""
+"""All agents Ralph knows. To add one, write a file that defines `AGENT` and add its name here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGENTS = Registry(_NAMES, _load)
 
 
 def type_of(command: str) -> str:
-    """Which agent a command is, by its base name."""
+    """The agent type of a command, by its base name."""
     name = os.path.basename(command)
     return name if name in AGENTS else "custom"
 
@@ -32,7 +32,10 @@ _MODEL = ("--model", "-m")
 
 
 def with_model(spec: AgentSpec, model: str) -> AgentSpec:
-    """The same agent with another model; "": a small one, unless its flags name one. Some refuse to be told twice."""
+    """The same agent with another model ("": a small one, unless its flags name one).
+
+    Earlier model flags are removed, because some CLIs refuse to get two.
+    """
     agent = AGENTS[spec.type]
     if not model and any(flag.partition("=")[0] in _MODEL for flag in spec.flags):
         return spec
@@ -41,12 +44,12 @@ def with_model(spec: AgentSpec, model: str) -> AgentSpec:
 
 
 def as_judge(spec: AgentSpec, model: str) -> AgentSpec:
-    """The same agent, to be asked about work that others have done."""
+    """The same agent as a judge: with this model and unable to act."""
     disarmed = AGENTS[spec.type].disarmed(with_model(spec, model))
     return replace(disarmed, permissions=Permissions.NONE)
 
 
 def announced_permissions(spec: AgentSpec) -> Permissions | None:
-    """What Ralph lets this agent do; None where it has no say: an unknown agent, or the user's own flags."""
+    """The permissions Ralph gives this agent; None for an unknown agent or if the user's flags set them."""
     agent = AGENTS[spec.type]
     return spec.permissions if agent.permission_flags and not agent.has_own_permissions(spec) else None

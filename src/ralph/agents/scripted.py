@@ -1,14 +1,14 @@
-"""The scripted agent: plays a small script of turns as a real process. For tests, the demo and benchmarks.
+"""The scripted agent: a real process that plays a small script of turns. For tests, the demo and benchmarks.
 
-A script is YAML or JSON: `turns`, a list; iteration N plays turn N, the last turn is played for ever.
-Each turn may have, done in this order:
-    delay: 0.5              seconds to wait
-    text: "…"               printed on stdout (`{prompt}` is replaced by the prompt)
-    stderr: "…"             printed on stderr
-    run: "make build"       a shell command, or a list of them; its output goes to stdout
-    rubbish: 1000           so many bytes that are no text, on stdout
-    say: "…"                printed last, on stdout
-    hang: true              never exits
+A script is YAML or JSON with a list `turns`. Iteration N plays turn N; the last turn repeats forever.
+A turn has these optional keys, executed in this order:
+    delay: 0.5              wait, in seconds
+    text: "…"               text for stdout (`{prompt}` is replaced by the prompt)
+    stderr: "…"             text for stderr
+    run: "make build"       a shell command or a list of them; output goes to stdout
+    rubbish: 1000           number of non-text bytes for stdout
+    say: "…"                final text for stdout
+    hang: true              never exit
     exit: 1                 exit code
 """
 
@@ -35,7 +35,7 @@ class Scripted(Agent):
         return []
 
     def hooked(self, spec: AgentSpec, path: str) -> AgentSpec | None:
-        """It does what its user has written: there is nothing to watch."""
+        """No hooks needed: it only does what the script says."""
         return spec
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
@@ -53,7 +53,7 @@ AGENT: Agent = Scripted()
 
 
 class ScriptedTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one iteration does, in the order of the fields."""
+    """The actions of one iteration, in the order of the fields."""
 
     delay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     text: str = ""
@@ -70,7 +70,7 @@ class AgentScript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: str) -> AgentScript:
-    """A script; what is wrong with it is said in one line."""
+    """Load a script. A problem with it is a one-line error."""
     import yaml
 
     try:
@@ -80,8 +80,8 @@ def load(path: str) -> AgentScript:
 
 
 def play(turn: ScriptedTurn, prompt: str) -> int:
-    """Do what one turn says; returns the exit code."""
-    import subprocess  # not in the process that reads it: this file is its adapter, too
+    """Play one turn and return the exit code."""
+    import subprocess  # only here: Ralph's own process imports this file too, as the adapter
 
     time.sleep(turn.delay)
     if turn.text:
@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> int:
         print("Do what the script says")
         return 0
     if options.script is None:
-        raise SystemExit("scripted agent: name the script in agent.flags")
+        raise SystemExit("scripted agent: no script given; add its path to agent.flags")
     turns = load(options.script).turns
     prompt = options.argument or (options.file.read_bytes().decode() if options.file else sys.stdin.read())
     iteration = int(os.environ.get("RALPH_ITERATION", "1"))

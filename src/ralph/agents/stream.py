@@ -1,13 +1,13 @@
-"""What all structured streams have in common: lines of JSON, a final message, and how it all ended.
+"""The common part of all structured streams: lines of JSON, a final message, and how the process ended.
 
-A parser of one agent is a `StreamParser` with `_handlers` that say what a line of each type means. They yield
-events and call, where it applies,
-    _begin   a message begins: whatever was said before was not the final one
+The parser of an agent is a `StreamParser` with one handler in `_handlers` for each type of line. Handlers yield
+events and call these methods where they apply:
+    _begin   a message starts, so earlier text was not the final message
     _say     the agent wrote text that may be its final message
-    _act     it did something: whatever it said before was not the final message
-    _refuse  its provider refuses to serve it
-    _fail    it failed, in these words
-    _succeed its result is there, and it is no error
+    _act     the agent did something, so earlier text was not the final message
+    _refuse  the provider refuses to serve it
+    _fail    it failed, with this error message
+    _succeed it reported its result, without an error
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ralph.core.model import Ended, Exit, LimitKind, Permissions, Purpose, TodoS
 from ralph.core.text import clean
 
 MAX_LINE_BYTES = 8 << 20
-"""A longer line is dropped with a note."""
+"""Longer lines are dropped with a note."""
 
 Count = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 Money = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
-"""Tokens and dollars: whatever is greater is no number of them, and no journal could hold their sum."""
+"""Tokens and US dollars. Larger values cannot be real, and the journal could not hold their sum."""
 
 _SHOWN = 200
 
@@ -39,11 +39,11 @@ _SHOWN = 200
 Handler = Callable[[Any], Iterable[AgentEvent]]
 
 Line = bytes | memoryview
-"""A whole line, mostly a part of what was read: lines may be long, and copies of them cost more than reading."""
+"""A whole line, usually a view into the data read: lines may be long, and copying them costs more than reading."""
 
 
 class LineSplitter:
-    """Bytes that arrive in pieces, as whole lines; None stands for one that was too long."""
+    """Turns bytes that arrive in pieces into whole lines. None stands for a line that was too long."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -98,7 +98,7 @@ class StreamParser:
         self._failure = ""
         self._writes = _Writes(self._editors, self._shell)
 
-    # ---- what the driver calls ----
+    # ---- called by the driver ----
 
     def stdout(self, data: bytes) -> Sequence[AgentEvent]:
         return self._read(self._lines.feed(data))
@@ -123,7 +123,7 @@ class StreamParser:
             ended, claim, text, self.usage, retry_at, self._detail(ended, exit), self._unread
         )
 
-    # ---- what one agent's file says ----
+    # ---- called by the handlers of an agent ----
 
     def _begin(self) -> None:
         self._final = Ends()
@@ -151,13 +151,13 @@ class StreamParser:
         self._has_succeeded, self._failure, self._limit = True, "", None
         self.is_over = True
 
-    # ---- the parts ----
+    # ---- internals ----
 
     def _read(self, lines: list[Line | None]) -> list[AgentEvent]:
         events: list[AgentEvent] = []
         for line in lines:
             if line is None:
-                events.append(self._unreadable(b"", f"a line of more than {MAX_LINE_BYTES >> 20} MB"))
+                events.append(self._unreadable(b"", f"longer than {MAX_LINE_BYTES >> 20} MB"))
             elif line:
                 try:
                     events += self._events(line)
@@ -167,7 +167,7 @@ class StreamParser:
         return events
 
     def _events(self, line: Line) -> Iterable[AgentEvent]:
-        """The events of one line; msgspec.DecodeError if it cannot be read."""
+        """The events of one line. Raises msgspec.DecodeError if it cannot be read."""
         found = self._decode(line)
         handler = self._handlers.get(found.type)
         if handler is None:
@@ -179,7 +179,7 @@ class StreamParser:
         return Unread(line[:_SHOWN].decode(errors="replace"), why)
 
     def _limit_by_wording(self, exit: Exit) -> Iterator[AgentEvent]:
-        """Wording comes last: only when a process has failed, and only its own words about that."""
+        """A limit by its wording: the last resort, only after a failure and only from its error messages."""
         if exit.ended is not None or exit.signal is not None or not (exit.code or self._failure):
             return
         words = self._failure or clean(self._complaint.text)[-2000:]
@@ -208,11 +208,11 @@ class StreamParser:
             return f"by signal {exit.signal} ({signal_name(exit.signal)})"
         lines = clean(self._complaint.text).strip().splitlines()
         errors = [line for line in lines if line.casefold().startswith("error:")]
-        return (errors or lines or ["it ended without giving a result"])[-1][:500]
+        return (errors or lines or ["exited without a result"])[-1][:500]
 
 
 class _Writes:
-    """What became of the agent's attempts to change something, with these editors and this shell."""
+    """Counts the agent's attempts to change something with these edit tools and this shell."""
 
     def __init__(self, editors: Collection[str], shell: str) -> None:
         self._editors, self._shell = editors, shell
@@ -228,10 +228,10 @@ class _Writes:
             self.denied_commands.append(tool)
 
     def are_denied(self, claim: bool) -> bool:
-        """Nothing was changed, and what would have was denied.
+        """Whether nothing was changed because the attempts were denied.
 
-        A denied command may have been a mere look at finished work: one who claims is judged by the checks.
-        A command that went well and printed nothing was no look: it may have changed something.
+        A denied command may only have inspected finished work, so after a claim the checks decide. A command that
+        succeeded and printed nothing did not inspect anything: it may have changed something.
         """
         commands = self.denied_commands and not self.silent_commands and not claim
         return not self.done and bool(self.denied_edits or commands)
@@ -240,7 +240,7 @@ class _Writes:
         more = "bypass" if permissions is Permissions.EDIT else "edit"
         tools = ", ".join(dict.fromkeys(self.denied_edits + self.denied_commands))
         return (
-            f"all that the agent tried to change was denied ({tools}): "
+            f"every change the agent tried was denied ({tools}): "
             f'set "agent": {{"permissions": "{more}"}}, or allow these tools in "flags"'
         )
 
@@ -256,12 +256,12 @@ def seconds_of(timestamp: str | None) -> float | None:
 
 
 def whole(text: str, *, thinking: bool = False, at: float | None = None) -> Text:
-    """A message that is complete: it ends its line."""
+    """A complete message, which ends its line."""
     return Text(text if text.endswith("\n") else f"{text}\n", thinking, at)
 
 
 def todo_list(values: Any, text: str = "content") -> Todo | None:
-    """A tool's whole task list, without what was given up; `text`: where an entry has its words."""
+    """A tool's whole task list without cancelled entries. `text` is the key of an entry's text."""
     todos = values.get("todos") if isinstance(values, dict) else None
     if not isinstance(todos, list):
         return None
@@ -270,5 +270,5 @@ def todo_list(values: Any, text: str = "content") -> Todo | None:
 
 
 def todo_status(value: object, otherwise: TodoStatus = TodoStatus.PENDING) -> TodoStatus:
-    """`blocked`, and what is not known, is still to be done."""
+    """The status of an entry. `blocked` and unknown values count as `otherwise`."""
     return next((status for status in TodoStatus if status == value), otherwise)

@@ -1,1 +1,1 @@
-"""One file per way to find out whether a claim is true; `registry` lists them."""
+"""One file per verification method. `registry` lists them."""

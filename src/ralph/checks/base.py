@@ -1,4 +1,4 @@
-"""What a check gets to work with, and what it gives back."""
+"""The interface of a check: its input, its tools and its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ralph.core.model import Check, Exit, Verdict
 
 
 class Shell(Struct, frozen=True):
-    """What a shell command did: how it ended, the beginning of its output, and where all of it is."""
+    """The result of a shell command: its exit, the start of its output, and the log with all of it."""
 
     exit: Exit
     output: str
@@ -21,7 +21,7 @@ class Shell(Struct, frozen=True):
 
 
 class JudgeAnswer(Struct, frozen=True):
-    """What a judge said. `problem`: why there is no answer; `is_final`: asking again would not help."""
+    """A judge's answer. `problem` says why there is none, `is_final` that asking again would not help."""
 
     text: str
     problem: str = ""
@@ -29,7 +29,7 @@ class JudgeAnswer(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True):
-    """A file that differs from the trusted one, and how; or one that should not be there."""
+    """A file that differs from its trusted version, with the diff, or a file that must not exist."""
 
     path: str
     diff: str
@@ -37,54 +37,55 @@ class Changed(Struct, frozen=True):
 
 
 class CheckContext(Protocol):
-    """The means of a check: the loop hands them in, so that checks start no process themselves."""
+    """The tools of a check, passed in by the loop so that checks start no processes themselves."""
 
     @property
     def truncate(self) -> int:
-        """How many characters of output an agent is shown."""
+        """Number of characters of output shown to the agent."""
 
     @property
     def answer(self) -> str:
-        """The final message of the agent; "" where no agent has run."""
+        """The agent's final message; "" if no agent has run."""
 
     @property
     def is_claimed(self) -> bool:
-        """Did the agent say, by the tag that this run expects, that it is done?"""
+        """Whether the agent said, with the tag this run expects, that it is done."""
 
     @property
     def board(self) -> str:
-        """The task list of a PRD loop as it may be, as JSON; "" elsewhere."""
+        """The accepted task list of a PRD loop as JSON; "" in other runs."""
 
     def shell(self, command: str, timeout: float, *, is_clean: bool = False, directory: str = ".") -> Shell:
-        """Run a command by `sh -c` in the project; its whole output goes to the check's log.
+        """Run a command with `sh -c` in the project. Its whole output goes to the check's log.
 
-        `is_clean`: in a fresh copy of it, without what git ignores. `directory`: a directory inside of it; where
-        it is missing, `exit.error` says so. The same command on the same tree is run once in an iteration.
+        `is_clean` runs it in a fresh copy of the project without git-ignored files. `directory` is a directory
+        inside the project; if it is missing, `exit.error` is set. Within an iteration, the same command on the same
+        tree runs only once.
         """
 
     def has_printed(self, done: Shell, text: str) -> bool:
-        """Is `text` anywhere in what a command printed? Where the output was cut, its log is looked at."""
+        """Whether the output of a command contains `text`. If the output was cut, its log is searched."""
 
     def diff(self) -> str:
-        """All changes since the work began, as a unified diff; new files too, ignored ones not."""
+        """All changes since the work began as a unified diff, with new files but without git-ignored ones."""
 
     def changed(self, globs: Sequence[str], trusted: str, absent: Sequence[str] = ()) -> list[Changed]:
-        """Files of the commit `trusted` that match a glob and are not the same any more.
+        """Files of the commit `trusted` that match a glob and have changed.
 
-        And files that are not in it, if a part of their path has a name that is to be `absent`.
+        Also new files if a part of their path has a name in `absent`.
         """
 
     def ask(self, prompt: str, model: str) -> JudgeAnswer:
-        """Ask the judge, in a fresh process and an empty directory; `model` "": a small one.
+        """Ask the judge in a fresh process and an empty directory (`model` "": a small one).
 
-        Raises `JudgeLimited` when it meets a limit and `Interrupted` when the run is ended.
+        Raises `JudgeLimited` if the judge hits a usage limit and `Interrupted` if the run is stopped.
         """
 
     def inside(self, name: str) -> CheckContext:
-        """The same for a stage of this check: its log has its own name."""
+        """The context for a stage of this check, whose log has its own name."""
 
     def together(self, stages: Sequence[tuple[str, Callable[[CheckContext], Verdict]]]) -> list[Verdict]:
-        """Run stages at once, each by its name and with its own context."""
+        """Run stages in parallel, each with its name and its own context."""
 
 
 class RunCheck(Protocol):
@@ -92,7 +93,7 @@ class RunCheck(Protocol):
 
 
 Config = Mapping[str, Any]
-"""The config of a method as people write it."""
+"""The config of a method as written by the user."""
 
 
 def _nothing(config: Config) -> Iterator[tuple[str, Any]]:
@@ -100,13 +101,16 @@ def _nothing(config: Config) -> Iterator[tuple[str, Any]]:
 
 
 class Method(Struct, frozen=True):
-    """One way of checking, and all that others have to know of it.
+    """One verification method, with everything others need to know about it.
 
-    `config` is the Struct that its config is read into: unknown keys are refused. `problem` says what is wrong with a
-    config whose keys and types are right, "" if nothing is. `summary`: what it proves, in one line. `default`: the
-    config for a role of which only the acceptance criteria are known; None: people have to write one. `missing`: keys
-    without which it would prove nothing, and what to write there. `commands`: what it runs, each with its directory.
-    `stages`: the methods inside of it, each with its config. `reads_tree`: False if it only hears what the agent says.
+    - `config`: the Struct its config is read into; unknown keys are refused.
+    - `problem`: returns what is wrong with a config whose keys and types are right, or "".
+    - `summary`: one line on what it proves.
+    - `default`: the config for a role that has only acceptance criteria; None if the user must write one.
+    - `missing`: keys without which it would prove nothing, and what to write there.
+    - `commands`: the commands it runs, each with its directory.
+    - `stages`: the methods inside it, each with its config.
+    - `reads_tree`: False if it only reads the agent's message.
     """
 
     config: type[msgspec.Struct]
@@ -125,11 +129,11 @@ class FindProblem(Protocol):
 
 
 class Interrupted(Exception):
-    """The check was ended before it could find out anything: no verdict."""
+    """The check was stopped before it finished, so there is no verdict."""
 
 
 class JudgeLimited(Exception):
-    """The judge is limited: no verdict now, the check is due again at `retry_at`, if that is known."""
+    """The judge hit a usage limit. No verdict now; the check runs again at `retry_at`, if that is known."""
 
     def __init__(self, retry_at: float | None) -> None:
         super().__init__("limited")

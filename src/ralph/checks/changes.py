@@ -1,4 +1,4 @@
-"""Something was changed at all: a task that asks for code is not done by words."""
+"""Checks that there are any changes: a task that asks for code is not done by talking about it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def run(check: Check, context: CheckContext) -> Verdict:
     msgspec.json.decode(check.config, type=Config)
     if context.diff().strip():
-        return Verdict(check.name, green=True, required=check.required, reason="something was changed")
-    text = " ".join(filter(None, ("You say that it is done, but nothing was changed.", check.hint)))
+        return Verdict(check.name, green=True, required=check.required, reason="there are changes")
+    text = " ".join(filter(None, ("You say the task is done, but nothing was changed.", check.hint)))
     feedback = Feedback(check.fail_action, text)
     return Verdict(check.name, green=False, required=check.required, reason=NOTHING, feedback=feedback)
 
 
-METHOD = Method(Config, run, summary="something was changed at all")
+METHOD = Method(Config, run, summary="there are changes")

@@ -43,7 +43,7 @@ def run(check: Check, context: CheckContext) -> Verdict:
 
 
 def exit_text(exit: Exit, timeout: float) -> str:
-    """How a command ended, as the agent is told."""
+    """How a command ended, in the words used in the agent's prompt."""
     if exit.ended is Ended.TIMEOUT:
         return f"a timeout after {timeout:g} s"
     if exit.signal is not None:
@@ -55,4 +55,4 @@ def exit_text(exit: Exit, timeout: float) -> str:
     return f"exit code {exit.code}"
 
 
-METHOD = Method(Config, run, summary="a command of the project must succeed")
+METHOD = Method(Config, run, summary="a shell command must succeed")

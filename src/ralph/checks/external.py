@@ -1,4 +1,4 @@
-"""A command decides: its exit code, and what it printed."""
+"""A command decides, by its exit code and its output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ralph.errors import RalphError
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`timeout` in seconds, 0: none. `working_dir`: from the worktree, and inside of it."""
+    """`timeout` is in seconds (0: no limit). `working_dir` is relative to the worktree and inside it."""
 
     command: str
     success_exit_code: Annotated[int, Meta(ge=0, le=255)] = 0
@@ -35,7 +35,7 @@ def run(check: Check, context: CheckContext) -> Verdict:
     try:
         done = context.shell(config.command, config.timeout, directory=directory)
         reason = _fault(config, done, context)
-    except (OSError, RalphError) as error:  # a red verdict: the loop goes on
+    except (OSError, RalphError) as error:  # a failed check, so that the loop continues
         return _red(check, config, f"Command failed: {error}", "", "")
     if reason:
         output = prompt.truncate(done.output, context.truncate, is_cut=done.is_cut)
@@ -60,7 +60,7 @@ def _red(check: Check, config: Config, reason: str, log: str, output: str) -> Ve
 
 
 def _fault(config: Config, done: Shell, context: CheckContext) -> str:
-    """Why the command does not prove anything, "" if it does."""
+    """Why the command counts as failed; "" if it passed."""
     exit = done.exit
     if exit.ended is Ended.INTERRUPTED:
         raise Interrupted
@@ -83,11 +83,11 @@ def _fault(config: Config, done: Shell, context: CheckContext) -> str:
 
 def problem(config: Config) -> str:
     if not config.command.strip():
-        return "command: it is empty"
+        return "command: must not be empty"
     if "\0" in config.command:
-        return "command: it has a NUL character"
+        return "command: contains a NUL character"
     if not math.isfinite(config.timeout):
-        return "timeout: it must be a number of seconds; 0 is no timeout"
+        return "timeout: must be a number of seconds (0: no limit)"
     directory = posixpath.normpath(config.working_dir)
     if posixpath.isabs(directory) or directory.split("/")[0] == ".." or "\0" in directory:
         return f"working_dir: {config.working_dir!r} is not inside the worktree; give a path relative to it"
@@ -96,7 +96,7 @@ def problem(config: Config) -> str:
 
 def missing(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if config.get("command") in (None, ""):
-        yield "command", "is missing: external verification is a command that must succeed"
+        yield "command", "is missing: external verification needs a command that must succeed"
 
 
 def commands(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Several methods in one: every required stage must be green."""
+"""Several methods combined: every required stage must pass."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ralph.core.model import Check, Feedback, Verdict
 from ralph.errors import RalphError
 
 MAX_DEPTH = 5
-"""How deep stages may have stages of their own."""
+"""Maximum nesting depth of stages within stages."""
 
 
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One method with its config. Not `required`: red is only a warning."""
+    """One method with its config. If it is not `required`, a failure is only a warning."""
 
     name: str
     method: str
@@ -28,7 +28,10 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`require_all`: the first red required stage ends it; else all are run. `parallel`: all at once."""
+    """`require_all` stops at the first required stage that fails; otherwise all stages run.
+
+    `parallel` runs all stages at once.
+    """
 
     stages: tuple[Stage, ...]
     require_all: bool = True
@@ -66,7 +69,7 @@ def _in_sequence(check: Check, config: Config, context: CheckContext) -> Iterato
 
 
 def _run_stage(check: Check, stage: Stage, context: CheckContext) -> Verdict:
-    from ralph.checks.registry import find_method  # it lists this module
+    from ralph.checks.registry import find_method  # imported here: the registry lists this module
 
     config = msgspec.json.encode(stage.config).decode()
     inner = Check(stage.name, stage.method, config, stage.required, check.when, check.fail_action)
@@ -94,7 +97,7 @@ def _listed(parts: Sequence[Verdict]) -> str:
 
 
 def _feedback(check: Check, parts: Sequence[Verdict]) -> Feedback | None:
-    """What each of these stages tells the agent, one after the other."""
+    """The feedback of these stages, one after the other."""
     if not parts:
         return None
     texts = [
@@ -106,21 +109,21 @@ def _feedback(check: Check, parts: Sequence[Verdict]) -> Feedback | None:
     return Feedback(check.fail_action, "\n\n".join(texts))
 
 
-# ---- what may be wrong with a config ----
+# ---- validation of a config ----
 
 
 def problem(config: Config) -> str:
     if not config.stages:
-        return "stages: there is none"
+        return "stages: must not be empty"
     if any(_depth(stage.method, stage.config, MAX_DEPTH) == MAX_DEPTH for stage in config.stages):
-        return f"stages: they are nested more than {MAX_DEPTH} deep"
+        return f"stages: nested more than {MAX_DEPTH} levels deep"
     names = [stage.name for stage in config.stages]
     if "" in map(str.strip, names):
-        return f"stages: number {[name.strip() for name in names].index('') + 1} has no name"
+        return f"stages: stage {[name.strip() for name in names].index('') + 1} has no name"
     if twice := next((name for name in names if names.count(name) > 1), None):
-        return f"stages: two are named {twice!r}"
+        return f"stages: two stages are named {twice!r}"
     if not any(stage.required for stage in config.stages):
-        return "stages: none is required, so nothing would be verified"
+        return "stages: no stage is required, so nothing would be verified"
     wrong = ((stage.name, _stage_problem(stage)) for stage in config.stages)
     return next((f"stage {name!r}: {text}" for name, text in wrong if text), "")
 
@@ -135,7 +138,7 @@ def _stage_problem(stage: Stage) -> str:
 
 
 def _depth(method: Any, config: Any, most: int) -> int:
-    """How deep stages are nested in a stage, looked at no further than `most`."""
+    """How deep stages are nested in a stage, counted up to `most`."""
     if most == 0 or method != "multi_stage" or not isinstance(config, dict):
         return 0
     stages = config.get("stages")
@@ -146,11 +149,11 @@ def _depth(method: Any, config: Any, most: int) -> int:
 
 def missing(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not config.get("stages"):
-        yield "stages", "is missing: each stage has a name, a method and a config"
+        yield "stages", "is missing: a list of stages, each with a name, a method and a config"
 
 
 def stages(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Those that look like one; what is wrong with the others is said elsewhere."""
+    """The stages, with empty values for malformed ones, whose problems are reported elsewhere."""
     found = config.get("stages")
     for stage in found if isinstance(found, list) else ():
         method = stage.get("method") if isinstance(stage, dict) else None
@@ -165,7 +168,7 @@ METHOD = Method(
     Config,
     run,
     problem,
-    summary="several methods, of which every required one must be green",
+    summary="every required stage must pass",
     default=None,
     missing=missing,
     stages=stages,

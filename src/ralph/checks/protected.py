@@ -1,4 +1,4 @@
-"""Files that verification itself is made of: whoever changes them can make any work look done."""
+"""Files that verification relies on. Whoever changes them can make any work look done."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MAX_NAMED = 20
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`globs`: which files. `trusted`: the commit in which they are as they should be.
+    """`globs` selects the files, and `trusted` is the commit with their trusted versions.
 
-    `absent`: names that no new file may have, nor a directory above it.
+    `absent` lists names that no new file, and no directory above it, may have.
     """
 
     globs: tuple[str, ...]
@@ -47,15 +47,15 @@ def _told(check: Check, config: Config, changed: list[Changed], limit: int) -> s
     old, new = ([each for each in changed if each.is_new is is_new] for is_new in (False, True))
     diffs = clean("\n".join(each.diff.rstrip("\n") for each in changed))
     lines = [
-        "Files were changed that the verification of this task is made of. They are not yours to change.",
+        "Files that the verification of this task relies on were changed. You must not change them.",
     ]
     if old:
-        lines.append(f"Put them back as they were: git checkout {config.trusted} -- {_quoted(old)}")
+        lines.append(f"Restore them: git checkout {config.trusted} -- {_quoted(old)}")
     if new:
-        lines.append(f"Remove what would change how the work is verified: git rm -rf -- {_quoted(new)}")
+        lines.append(f"Remove files that affect how the work is verified: git rm -rf -- {_quoted(new)}")
     if check.hint:
         lines.append(f"Hint: {check.hint}")
-    lines += ["What was changed (truncated):", neutralise(prompt.truncate(diffs, limit))]
+    lines += ["Changes (truncated):", neutralise(prompt.truncate(diffs, limit))]
     return "\n".join(lines)
 
 
@@ -70,11 +70,11 @@ def _listed(names: list[str], separator: str) -> str:
 
 def problem(config: Config) -> str:
     if not config.globs and not config.absent:
-        return "globs: there is none"
+        return "globs: must not be empty"
     for key, values in (("globs", config.globs), ("absent", config.absent)):
         if not all(value.strip() for value in values):
-            return f"{key}: one is empty"
-    return "" if config.trusted.strip() else "trusted: it is empty; give a commit"
+            return f"{key}: an entry is empty"
+    return "" if config.trusted.strip() else "trusted: must not be empty; give a commit"
 
 
-METHOD = Method(Config, run, problem, summary="the files that verification is made of are as they were")
+METHOD = Method(Config, run, problem, summary="files that verification relies on are unchanged")

@@ -1,4 +1,4 @@
-"""Every method of checking. A new one is one file and one line here, or an entry point of another package."""
+"""All verification methods. To add one, write a file and add it here, or use an entry point in another package."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _NAMES = (
 
 def _load(name: str) -> Method:
     method: Method = import_module(f"ralph.checks.{name}").METHOD
-    msgspec.json.Decoder(method.config)  # found out here, alone: several threads at once would crash msgspec
+    msgspec.json.Decoder(method.config)  # built here, in one thread: several at once would crash msgspec
     return method
 
 
 METHODS = Registry(_NAMES, _load)
 VERIFICATION = ("string_match", "semantic", "external", "multi_stage")
-"""Those that a task may name; methods of other packages come on top."""
+"""The methods a task may name, besides those of other packages."""
 
 ENTRY_POINTS = "ralph.checks"
 
 
 @cache
 def plugins() -> dict[str, Any]:
-    """Methods of other packages by name, not loaded yet."""
+    """Methods of other packages by name, not yet loaded."""
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
@@ -46,24 +46,24 @@ def verification_methods() -> list[str]:
 
 @cache
 def find_method(name: str) -> Method:
-    """A method by its name; one of another package is loaded when it is first wanted."""
+    """A method by its name. Methods of other packages are loaded when first used."""
     if name in METHODS:
         return METHODS[name]
     if name not in plugins():
         known = ", ".join(verification_methods())
         raise RalphError(f"There is no verification method {name!r}.", f"Known: {known}.")
-    what, hint = f"The verification method {name!r}", "Mend or remove the package that brings it."
+    what, hint = f"The verification method {name!r}", "Fix or remove the package that provides it."
     try:
         method = plugins()[name].load()
     except Exception as error:
         raise RalphError(f"{what} cannot be loaded: {type(error).__name__}: {error}.", hint) from error
     if not isinstance(method, Method):
-        raise RalphError(f"{what} is no ralph.checks.base.Method, but a {type(method).__name__}.", hint)
+        raise RalphError(f"{what} must be a ralph.checks.base.Method, not {type(method).__name__}.", hint)
     return method
 
 
 def commands_of(name: str, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every command that a verification runs, with the directory it runs in."""
+    """Every command a verification method runs, with its directory."""
     if not name:
         return
     method = find_method(name)
@@ -73,7 +73,7 @@ def commands_of(name: str, config: Mapping[str, Any]) -> Iterator[tuple[str, str
 
 
 def config_problem(name: str, config: dict[str, Any]) -> str:
-    """What is wrong with the config of a verification method, "" if nothing is."""
+    """What is wrong with the config of a verification method; "" if nothing is."""
     method = find_method(name)
     try:
         parsed = msgspec.convert(config, method.config)

@@ -1,4 +1,4 @@
-"""Criteria that no command can check: patterns that tell of unfinished work, then a judge."""
+"""Criteria that no command can check: first patterns that indicate unfinished work, then a judge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _MAX_LINE = 200
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`check_for`: the criteria. `negative_patterns`: text that must not be there. `model`: "" is a small one."""
+    """`check_for` holds the criteria, `negative_patterns` text that must not appear.
+
+    `model` is the judge's model ("": a small one).
+    """
 
     check_for: tuple[str, ...] | str | None = None
     negative_patterns: tuple[str, ...] = ()
@@ -55,7 +58,7 @@ class _Hit(Struct, frozen=True):
 
 
 def _find(pattern: str, message: str, diff: str) -> Iterator[_Hit]:
-    """Where a pattern stands in the final message or in added lines; case does not matter."""
+    """The places of a pattern in the final message and in added lines, ignoring case."""
     for line, text in _occurrences(pattern, message):
         yield _Hit(pattern, f"the final message, line {line + 1}", text)
     for added in diffs.added(diff):
@@ -64,7 +67,7 @@ def _find(pattern: str, message: str, diff: str) -> Iterator[_Hit]:
 
 
 def _occurrences(pattern: str, text: str) -> Iterator[tuple[int, str]]:
-    """The lines, counted from 0, in which the pattern begins; each line once."""
+    """The lines in which the pattern starts, counted from 0, each line once."""
     wanted, folded = pattern.casefold(), text.casefold()
     lines: list[str] = []
     line, seen, at = 0, 0, folded.find(wanted)
@@ -82,7 +85,7 @@ def _unfinished(check: Check, context: CheckContext, found: list[_Hit]) -> Verdi
     lines = [f'- "{hit.pattern}" in {hit.where}: {_shown_line(hit.line)}' for hit in found[:MAX_SHOWN]]
     if len(found) > MAX_SHOWN:
         lines.append(f"- and {len(found) - MAX_SHOWN} more")
-    said = "The work is not finished: it has what a finished one must not have."
+    said = "The work is not finished. It contains text that finished work must not contain:"
     return _red(check, context, reason, "\n".join([said, *lines]))
 
 
@@ -103,7 +106,7 @@ def _judged(check: Check, context: CheckContext, config: Config, diff: str) -> V
                 return _ruled(check, context, config, judge.read_answer(answer.text, len(config.criteria)))
             except judge.NoAnswer as error:
                 refused = str(error)
-                why = f"what the judge said is no answer: {refused}"
+                why = f"the judge's answer is not valid: {refused}"
         if answer.is_final:
             break
     return _degraded(check, context, why)
@@ -122,15 +125,17 @@ def _ruled(
         return Verdict(check.name, green=True, required=check.required, reason=reason, parts=parts)
     reason = "Criteria not met: " + "; ".join(f"{part.check}: {part.reason}" for _, part in unmet)
     lines = [f"{number}. {part.check}\n   Not met: {part.reason}" for number, part in unmet]
-    said = f"{len(unmet)} of {len(parts)} criteria are not met, as your final message and the changes were judged:"
+    said = (
+        f"{len(unmet)} of {len(parts)} criteria are not met, judging by your final message and the changes:"
+    )
     return _red(check, context, reason, "\n".join([said, *lines]), parts)
 
 
 def _degraded(check: Check, context: CheckContext, why: str) -> Verdict:
-    """No judge: the promise alone decides, and whether that is enough is for the plan to say."""
+    """Without a judge only the promise decides. Whether that is enough is up to the plan."""
     green = context.is_claimed
-    instead = "the promise alone was looked at" if green else "and nothing was promised"
-    text = "Whether the criteria are met could not be judged this time. If they are, say that you are done."
+    instead = "only the promise was checked" if green else "no promise was found"
+    text = "The criteria could not be judged this time. If they are met, say that you are done."
     return Verdict(
         check.name,
         green=green,
@@ -157,11 +162,11 @@ def problem(config: Config) -> str:
     if config.check_for == ():
         return "check_for: the list is empty, so nothing would be judged"
     if not config.criteria and not config.negative_patterns:
-        return "there is nothing to check: give check_for, negative_patterns or both"
+        return "nothing to check: give check_for, negative_patterns or both"
     for key, texts in (("check_for", config.criteria), ("negative_patterns", config.negative_patterns)):
         for number, text in enumerate(texts, 1):
             if not text.strip():
-                return f"{key}: number {number} is empty"
+                return f"{key}: entry {number} is empty"
     return ""
 
 
@@ -174,7 +179,7 @@ METHOD = Method(
     Config,
     run,
     problem,
-    summary="a judge finds every criterion met in the changes",
+    summary="a judge finds every criterion met",
     default={"check_for": ACCEPTANCE},
     missing=missing,
 )

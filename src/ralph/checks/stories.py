@@ -1,4 +1,4 @@
-"""The verify commands of a task list: all of them must succeed before a story counts as done."""
+"""The verify commands of a task list. All must succeed before a story counts as done."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def configure(timeout_seconds: float) -> str:
 
 
 def run(check: Check, context: CheckContext) -> Verdict:
-    """In their order, up to the first that fails."""
+    """Run them in order, up to the first that fails."""
     timeout = msgspec.json.decode(check.config, type=Config).timeout_seconds
     commands: list[str] = json.loads(context.board or "{}").get("verifyCommands") or []
     for command in commands:
@@ -40,7 +40,7 @@ def run(check: Check, context: CheckContext) -> Verdict:
             check.name, green=False, required=check.required, reason=reason, feedback=feedback, log=done.log
         )
     passed = f"{len(commands)} verify command{'s' * (len(commands) != 1)} passed"
-    said = passed if commands else "there are no verify commands"
+    said = passed if commands else "no verify commands"
     return Verdict(check.name, green=True, required=check.required, reason=said)
 
 

@@ -1,6 +1,6 @@
-"""The promise itself: the agent says that it is done, and is believed.
+"""The promise itself: the agent says that it is done, and that is enough.
 
-Where no agent has run and so nothing was said, as before a merge, what was claimed earlier counts.
+If no agent has run, as before a merge, the earlier claim counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ralph.core.model import Check, ClaimRule, Feedback, Verdict
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`promise`: what must stand inside `<promise>`; None: whatever this run expects as a claim."""
+    """`promise` is the text required inside `<promise>`; None means the claim this run expects."""
 
     promise: str | None = None
 
@@ -40,8 +40,8 @@ def problem(config: Config) -> str:
     if config.promise is None:
         return ""
     if not config.promise.strip():
-        return "promise: it is empty"
-    return "promise: it must be one line" if "\n" in config.promise.strip() else ""
+        return "promise: must not be empty"
+    return "promise: must be one line" if "\n" in config.promise.strip() else ""
 
 
-METHOD = Method(Config, run, problem, summary="the agent promises it, and is believed", reads_tree=False)
+METHOD = Method(Config, run, problem, summary="the agent promises it", reads_tree=False)

@@ -1,1 +1,1 @@
-"""Files that somebody else has written: rubbish is one clear error, with its line."""
+"""Reads files written by others. Any bad content is one clear error with its line."""

@@ -1,4 +1,4 @@
-"""A module of ours as a file that any Python of the same version runs at once."""
+"""Compiles one of Ralph's modules to a file that any Python of the same version can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a JSON object that somebody has written by hand: an error says in which line it is."""
+"""Read a JSON object written by hand. Errors name the line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class JsonDocument(Struct, frozen=True):
     values: dict[str, Any]
 
     def line_of(self, keys: list[str]) -> int:
-        """The line of the key that this path leads to; of the last one on the way that is there."""
+        """The line of the key at this path, or of the last key on the way that exists."""
         return line_of(self.text, keys)
 
 
 def read_object(path: Path, most: int, what: str) -> JsonDocument:
     text = read_text(str(path), most=most, what=what, follow=False)
     if text.startswith("\ufeff"):
-        raise RalphError(f"{path}:1: begins with a byte order mark.", "Save it as UTF-8 without one.")
+        raise RalphError(f"{path}:1: starts with a byte order mark.", "Save it as UTF-8 without one.")
     try:
         values = parse_strictly(text)
     except json.JSONDecodeError as error:
@@ -42,12 +42,12 @@ def read_object(path: Path, most: int, what: str) -> JsonDocument:
 
 
 def parse_strictly(text: str) -> Any:
-    """JSON as its standard has it: no key twice, no NaN. Raises ValueError, or RecursionError if it is too deep."""
+    """Parse strict JSON: no duplicate keys, no NaN. Raises ValueError, or RecursionError if it is too deep."""
     return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
 
 
 def scalars(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[list[str], Any]]:
-    """Every plain value, and every key, with the path that leads to it."""
+    """Every scalar value and every key, with its path."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield [*keys, key], key
@@ -60,12 +60,12 @@ def scalars(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[list[str],
 
 
 def dotted(keys: Sequence[str]) -> str:
-    """A path as people write it: `a.b[0]`."""
+    """A path in the usual notation: `a.b[0]`."""
     return "".join(f"[{key}]" if key.isdigit() else f".{key}" for key in keys).lstrip(".")
 
 
 def parse_any(text: str, name: str) -> Any:
-    """Any JSON value; `name` is what errors call it. That it is no JSON at all is for the caller to say."""
+    """Parse any JSON value. Errors use `name` for the file; text that is not JSON raises JSONDecodeError."""
     try:
         return parse_strictly(text)
     except json.JSONDecodeError:
@@ -75,7 +75,7 @@ def parse_any(text: str, name: str) -> Any:
 
 
 def line_of(text: str, keys: Sequence[str]) -> int:
-    """The line of the key that this path leads to; of the last one on the way that is there."""
+    """The line of the key at this path, or of the last key on the way that exists."""
     best, depth = 0, 0
     for place, path in _places(text):
         if len(path) >= depth and path == list(keys[: len(path)]):
@@ -83,15 +83,15 @@ def line_of(text: str, keys: Sequence[str]) -> int:
     return _line(text, best)
 
 
-# ---- what json accepts and we do not ----
+# ---- what the json module accepts and we do not ----
 
 
 class _Repeated(ValueError):
-    """A key that stands there twice."""
+    """A duplicate key."""
 
 
 class _NoNumber(ValueError):
-    """A word in the place of a number."""
+    """A word in place of a number."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -112,10 +112,10 @@ def _unusable(path: Path, text: str, error: Exception) -> str:
         return f"{path}:1: nested too deeply."
     if isinstance(error, _Repeated):
         (key,) = error.args
-        return f"{path}:{_line(text, _repetition(text, key))}: the key {key!r} stands there twice."
+        return f"{path}:{_line(text, _repetition(text, key))}: duplicate key {key!r}."
     if isinstance(error, _NoNumber):
         (word,) = error.args
-        return f"{path}:{_line_of_word(text, word.__eq__)}: {word} is no JSON number."
+        return f"{path}:{_line_of_word(text, word.__eq__)}: {word} is not a JSON number."
     line = _line_of_word(text, lambda word: len(word) > 4000 and word[0] != '"')
     return f"{path}:{line}: a number has too many digits."
 
@@ -125,13 +125,13 @@ def _json_type(value: object) -> str:
     return names.get(type(value), "null")
 
 
-# ---- where things stand ----
+# ---- positions ----
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
 
 def _places(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Where each key and each element of an array begins, with the path that leads to it."""
+    """The offset and the path of each key and each array element."""
     path: list[str] = []
     in_array: list[bool] = []
     expects_key = False
@@ -158,7 +158,7 @@ def _places(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _repetition(text: str, key: str) -> int:
-    """Where a key stands for the second time in one object."""
+    """The offset of the second occurrence of a key in one object."""
     seen: set[tuple[str, ...]] = set()
     for place, keys in _places(text):
         if keys[-1] == key and tuple(keys) in seen:

@@ -1,4 +1,4 @@
-"""Paths as the disk knows them, and where the Claude Code plugin is installed."""
+"""Real paths, and where the Claude Code plugin is installed."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ PLUGIN = Path(__file__).parents[1] / "plugin"
 
 
 def real(path: Path) -> Path:
-    """Without links. One that leads in a circle stays as it is, and whoever opens it hears of it."""
+    """The path with links resolved. A circular link stays as it is, and opening it fails."""
     return Path(os.path.realpath(path))

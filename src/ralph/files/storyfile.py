@@ -1,4 +1,4 @@
-"""The text of `tasks.json`: read as a task list that a loop can work on, and written."""
+"""Reading and writing the text of `tasks.json`, the task list of a PRD loop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MAX_TASKS = 4 << 20
 def text_of(data: bytes | None, path: str) -> str:
     if data is None:
         raise RalphError(
-            f"{path} is not there, is no plain file, or is larger than {MAX_TASKS >> 20} MB.",
-            "`ralph prd init --force` makes what is missing.",
+            f"{path} is missing, not a regular file, or larger than {MAX_TASKS >> 20} MB.",
+            "`ralph prd init --force` creates missing files.",
         )
     try:
         return data.decode()
@@ -27,14 +27,14 @@ def text_of(data: bytes | None, path: str) -> str:
 
 
 def parsed(text: str) -> Any:
-    """A list as JSON has it; text that could not be written again is refused."""
+    """Parse a task list. Values that could not be written back are refused."""
     board = parse_strictly(text)
     dumped(board).encode()
     return board
 
 
 def valid(text: str, path: str, prd: Prd) -> dict[str, Any]:
-    """A task list that a loop can work on; what is wrong with it is one error."""
+    """A task list that a loop can work on. All problems are one error."""
     board = load(text, path)
     found = rules.schema_problems(board)
     if not found and not prd.skip_review:
@@ -47,19 +47,19 @@ def valid(text: str, path: str, prd: Prd) -> dict[str, Any]:
 
 
 def _advice(board: Any) -> str:
-    """`board`: one that has problems, of whatever kind."""
+    """A hint for a task list with problems."""
     listed = board.get("userStories") if isinstance(board, dict) else None
     for each in listed if isinstance(listed, list) else ():
         if isinstance(each, dict) and each.get("passes") is True and each.get("reviewStatus", "") is None:
             return (
-                "What was done with --skip-review goes on with it; to have it reviewed,"
+                "A story finished with --skip-review needs --skip-review again. To have it reviewed,"
                 ' set passes to false and reviewStatus to "needs_review".'
             )
-    return "`ralph prd status` lists all of them."
+    return "`ralph prd status` lists all problems."
 
 
 def load(text: str, path: str) -> Any:
-    """A list that a person may have written: an error names the line."""
+    """Parse a task list that may be written by hand. Errors name the line."""
     try:
         board = parse_any(text, path)
         dumped(board).encode()
@@ -67,9 +67,9 @@ def load(text: str, path: str) -> Any:
     except json.JSONDecodeError as error:
         raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
     except UnicodeEncodeError:
-        raise RalphError(f"{path}: a text in it has half of a surrogate pair.") from None
+        raise RalphError(f"{path}: a string contains half of a surrogate pair.") from None
     except ValueError:
-        raise RalphError(f"{path}: a number in it is too large.") from None
+        raise RalphError(f"{path}: a number is too large.") from None
     except RecursionError:
         raise RalphError(f"{path}: nested too deeply.") from None
 

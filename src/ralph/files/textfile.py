@@ -1,4 +1,4 @@
-"""Read a text file that somebody else has written: any kind of rubbish is one clear error."""
+"""Read a text file written by others. Any bad content is one clear error."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ralph.errors import RalphError
 
 
 def read_text(path: str, *, most: int, what: str, follow: bool = True) -> str:
-    """A regular file of a sane size as UTF-8 text; anything else is one clear error."""
+    """Read a regular file of reasonable size as UTF-8 text. Anything else is one clear error."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
     except FileNotFoundError:
-        raise RalphError(f"{path}: there is no such {what}.") from None
+        raise RalphError(f"{path}: {what} not found.") from None
     except OSError as error:
         link = not follow and os.path.islink(path)
         reason = "it is a symbolic link" if link else (error.strerror or str(error))
@@ -22,7 +22,7 @@ def read_text(path: str, *, most: int, what: str, follow: bool = True) -> str:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise RalphError(f"{path}: the {what} is no regular file.")
+            raise RalphError(f"{path}: the {what} is not a regular file.")
         if status.st_size > most:
             raise RalphError(f"{path}: the {what} is too large ({status.st_size:,} bytes, at most {most:,}).")
         data = _read(descriptor, most)

@@ -1,4 +1,4 @@
-"""A file without a name: for what another process is to read and nobody is to find."""
+"""An unnamed file, to pass data to another process without leaving a file on disk."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import sys
 
 _FIRST = 10
-"""Descriptors below it are those that a new process gets by number."""
+"""Lower descriptors are those that a new process gets by number."""
 
 
 def unnamed_file(data: bytes) -> int:
-    """An open file with this content, at its beginning; in memory where the system has such files."""
+    """An open file with this content, positioned at the start, and in memory if the system supports that."""
     if sys.platform == "linux":
         file = open(os.memfd_create("ralph"), "r+b", buffering=0)
     else:

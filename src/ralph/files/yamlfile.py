@@ -1,6 +1,6 @@
-"""Read YAML that somebody has written by hand, or a model: each problem has its line, and nothing can blow up.
+"""Read YAML written by hand or by a model. Every problem has its line, and memory use stays bounded.
 
-Only plain data: texts, numbers, yes and no, lists, mappings. JSON is read as JSON.
+Plain data only: strings, numbers, booleans, lists, mappings. JSON is read as JSON.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from ralph.files import jsonfile
 
 MAX_DEEP = 50
 MAX_UNFOLDED = 1 << 20
-"""By how many characters a file may grow when its aliases are unfolded."""
+"""Maximum number of characters that expanding aliases may add."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
-_QUOTES = "A text with `: `, ` #` or a special character at its beginning needs quotes; indent with spaces."
+_QUOTES = "Quote strings that contain `: ` or ` #`, or start with a special character. Indent with spaces."
 
 
 class YamlDocument(Struct, frozen=True):
-    """One document of a file. `problems`: by line, what YAML allows and we do not.
+    """One document of a file. `problems` lists, by line, what YAML allows but we do not.
 
-    `line_of`: the line of the key that a path leads to; of the last one on the way that is there.
+    `line_of` returns the line of the key at a path, or of the last key on the way that exists.
     """
 
     values: Any
@@ -40,7 +40,7 @@ class YamlDocument(Struct, frozen=True):
 
 
 def parse(text: str, name: str) -> list[YamlDocument]:
-    """All documents of a text; `name` is what errors call it."""
+    """All documents of a text. Errors use `name` for the file."""
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):
         try:
@@ -55,10 +55,10 @@ def parse(text: str, name: str) -> list[YamlDocument]:
         return list(_documents(text, name))
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise RalphError(f"{name}{line}: no YAML: {error.problem}.", _QUOTES) from None
+        raise RalphError(f"{name}{line}: not valid YAML: {error.problem}.", _QUOTES) from None
     except yaml.reader.ReaderError as error:
         line = str(text.encode()[: error.position].count(b"\n") + 1)
-        raise RalphError(f"{name}:{line}: no YAML: it has a control character.") from None
+        raise RalphError(f"{name}:{line}: not valid YAML: control character.") from None
 
 
 def _is_deeper(value: Any, than: int) -> bool:
@@ -67,7 +67,7 @@ def _is_deeper(value: Any, than: int) -> bool:
 
 
 def _documents(text: str, name: str) -> Iterator[YamlDocument]:
-    """Nodes, which know their lines, take thirty times the memory of the text: there are none unless one is asked for."""
+    """Nodes know their lines but take thirty times the memory of the text, so they are built only when needed."""
 
     @cache
     def roots() -> list[yaml.Node]:
@@ -106,9 +106,9 @@ def _line_in(node: yaml.Node, keys: Sequence[str]) -> int:
 
 
 class _Reader(Struct):
-    """Events become values; `left`: how many characters may still come out of them.
+    """Turns events into values. `left` is the number of characters that may still be produced.
 
-    `anchors`: each with its value and how many characters that is; None while it is being read.
+    `anchors` maps each anchor to its value and its number of characters; None while it is being read.
     """
 
     name: str
@@ -126,7 +126,7 @@ class _Reader(Struct):
         if event.anchor is None:
             return self._plain(event, depth)
         if event.anchor in self.anchors:
-            raise self._error(event, "no YAML: found duplicate anchor")
+            raise self._error(event, "not valid YAML: found duplicate anchor")
         before, self.anchors[event.anchor] = self.left, None
         value = self._plain(event, depth)
         self.anchors[event.anchor] = value, before - self.left
@@ -148,7 +148,7 @@ class _Reader(Struct):
 
     def _unfolded(self, event: yaml.AliasEvent) -> Any:
         if event.anchor not in self.anchors:
-            raise self._error(event, "no YAML: found undefined alias")
+            raise self._error(event, "not valid YAML: found undefined alias")
         value, size = self.anchors[event.anchor] or (None, self.left + 1)
         self._spend(event, size)
         return value
@@ -156,7 +156,7 @@ class _Reader(Struct):
     def _spend(self, event: yaml.Event, size: int) -> None:
         self.left -= size
         if self.left < 0:
-            raise self._error(event, "its aliases unfold to far too much")
+            raise self._error(event, "aliases expand to too much data")
 
     def _scalar(self, event: yaml.ScalarEvent) -> Any:
         tag = self._tag(event)
@@ -168,9 +168,9 @@ class _Reader(Struct):
         try:
             value = getattr(self.constructor, f"construct_yaml_{kind}")(yaml.ScalarNode(tag, event.value))
         except (ValueError, KeyError, IndexError):
-            return self._refuse(event, f"{event.value[:40]!r} is no number that can be used")
+            return self._refuse(event, f"{event.value[:40]!r} is not a usable number")
         if isinstance(value, float) and not math.isfinite(value):
-            return self._refuse(event, f"{event.value!r} is no number that can be used")
+            return self._refuse(event, f"{event.value!r} is not a usable number")
         return value
 
     def _tag(self, event: yaml.ScalarEvent) -> str:
@@ -195,9 +195,9 @@ class _Reader(Struct):
                 merged += value if isinstance(value, list) else [value]
             elif not isinstance(key, str):
                 what = f"the key {event.value!r}" if isinstance(event, yaml.ScalarEvent) else "this key"
-                self._refuse(event, f"{what} is no text: put it in quotes")
+                self._refuse(event, f"{what} is not a string: put it in quotes")
             elif key in found:
-                self._refuse(event, f"the key {key!r} stands there twice")
+                self._refuse(event, f"duplicate key {key!r}")
             else:
                 found[key] = value
         for each in merged:
@@ -223,7 +223,7 @@ def _short(tag: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style, keys as they come, a text of several lines as such."""
+    """Block style, keys in their given order, multi-line strings as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,1 +1,1 @@
-"""A model server that plays a script, so that the real agent CLIs can be driven offline."""
+"""A model server that plays a script, so that real agent CLIs can run offline."""

@@ -1,4 +1,4 @@
-"""What a wire is: an answer in neutral form becomes the bytes of one API."""
+"""The interface of a wire, which turns a neutral answer into the bytes of one API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 class ToolCall(Struct, frozen=True):
-    """A tool call as the CLI that asked understands it; a text as input is for tools that take free text."""
+    """A tool call in the terms of the requesting CLI. A string input is for tools that take free text."""
 
     id: str
     name: str
@@ -26,7 +26,7 @@ class ToolCall(Struct, frozen=True):
 
 
 class ModelAnswer(Struct, frozen=True):
-    """What the model says in one turn. `id` is unique in the life of a server."""
+    """The model's answer in one turn. `id` is unique for the lifetime of a server."""
 
     id: str
     model: str
@@ -37,7 +37,7 @@ class ModelAnswer(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """An answer that is no success."""
+    """An error response."""
 
     status: int
     body: Json | str
@@ -45,34 +45,34 @@ class Refusal(Struct, frozen=True):
 
 
 class Wire(Protocol):
-    """One API. The server asks; a wire only translates."""
+    """One API. A wire only translates; the server does the rest."""
 
     name: str
 
     def serves(self, path: str) -> bool:
-        """Is this the path (without its query) that generates an answer?"""
+        """Whether this path (without its query) generates an answer."""
 
     def counts(self, path: str) -> bool:
-        """Is this the path that counts tokens?"""
+        """Whether this path counts tokens."""
         return False
 
     def count(self, tokens: int) -> Json:
-        """The answer of the path that counts tokens."""
+        """The response of the path that counts tokens."""
         return {"input_tokens": tokens}
 
     def streams(self, path: str, body: Json) -> bool:
-        """Does the client want events?"""
+        """Whether the client wants a stream."""
         return bool(body.get("stream"))
 
     def model(self, path: str, body: Json) -> str:
-        """The model that was asked for."""
+        """The requested model."""
         return str(body.get("model", "scripted"))
 
     def tools(self, body: Json) -> frozenset[str]:
         """The names of the tools that the request advertises."""
 
     def schema(self, body: Json) -> Json | None:
-        """The JSON Schema that the answer's text must have."""
+        """The JSON Schema that the answer's text must match."""
 
     def whole(self, answer: ModelAnswer) -> Json:
         """The answer in one piece."""
@@ -81,20 +81,20 @@ class Wire(Protocol):
         """The answer as a stream."""
 
     def malformed(self, answer: ModelAnswer) -> list[bytes]:
-        """The beginning of a stream, and then what no client can read."""
+        """The start of a stream, followed by data no client can read."""
 
     def error_event(self, kind: str, message: str) -> bytes:
         """An error within a stream."""
 
     def error(self, status: int, kind: str, message: str) -> Json:
-        """The body of an error; an empty kind is what the API says for this status."""
+        """The body of an error. An empty kind means the API's usual one for this status."""
 
     def usage_limit(self, reset: int, now: float) -> Refusal:
-        """The account's window is used up until a Unix time."""
+        """The error for a usage limit that resets at a Unix time."""
 
 
 def conversation(body: Json) -> str:
-    """Every text of the conversation that a request carries, whatever its wire calls it."""
+    """All text of the conversation in a request, for any wire."""
     return "\n".join(_texts([body.get(key) for key in ("messages", "input", "contents")]))
 
 
@@ -117,13 +117,13 @@ BROKEN = b'data: {"type": "broken", "delta": {"te\n\n'
 
 
 def pieces(text: str) -> list[str]:
-    """A text as the few or many deltas it is streamed in."""
+    """A text split into the deltas it is streamed in."""
     size = max(24, -(-len(text) // 20))
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 
 def sample(schema: Json) -> Any:
-    """The plainest value that a JSON Schema asks for; enough for the small schemas of side calls."""
+    """A minimal value for a JSON Schema, enough for the small schemas of side calls."""
     if options := schema.get("enum"):
         return "user" if "user" in options else options[0]
     if "const" in schema:

@@ -1,4 +1,4 @@
-"""Anthropic Messages: what Claude Code speaks."""
+"""Anthropic Messages, the API Claude Code uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI chat completions: what OpenCode speaks to most providers."""
+"""OpenAI chat completions, the API OpenCode uses with most providers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _calls(answer: ModelAnswer) -> list[Json]:
 
 
 def _call_deltas(index: int, call: Json) -> list[Json]:
-    """A call begins with its name; its arguments follow in pieces."""
+    """The deltas of a call: first its name, then its arguments in pieces."""
     name, arguments = call["function"]["name"], call["function"]["arguments"]
     begun = call | {"index": index, "function": {"name": name, "arguments": ""}}
     rest = [{"index": index, "function": {"arguments": piece}} for piece in pieces(arguments)]

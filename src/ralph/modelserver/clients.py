@@ -1,4 +1,4 @@
-"""How each agent CLI is pointed at the server, with everything switched off that would call elsewhere."""
+"""Configuration that points each agent CLI at the server and disables all other network traffic."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 from msgspec import Struct, field
 
 KEY = "sk-test-local"
-"""A key that opens nothing."""
+"""A dummy API key."""
 
 
 class Client(Struct, frozen=True):
-    """One CLI: its command for a prompt on stdin, the variables and the file in its home that it needs."""
+    """One CLI: its command for a prompt on stdin, its variables, and its config file in the home directory."""
 
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)

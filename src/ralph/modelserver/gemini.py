@@ -1,4 +1,4 @@
-"""Gemini generateContent: what the Gemini CLI speaks."""
+"""Gemini generateContent, the API the Gemini CLI uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which turn answers a request, and what its answer looks like: no sockets here."""
+"""Chooses the turn that answers a request and builds the reply. No sockets here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ralph.modelserver.answer import Json, ModelAnswer, Refusal, Wire, conversat
 from ralph.modelserver.script import ModelScript, ModelTurn, TokenCounts
 
 Played = int | Literal["side", "refused"]
-"""The number of the script's turn, from 1; a side call; or a request that could not be answered."""
+"""The number of the script's turn (from 1), a side call, or a request that could not be answered."""
 
 
 class Ending(Enum):
@@ -28,7 +28,7 @@ class Ending(Enum):
 
 
 class Reply(Struct, frozen=True):
-    """What goes over the connection. Of a reply that ends early the first `sent` pieces do."""
+    """The data to send. If the reply ends early, only the first `sent` pieces are sent."""
 
     pieces: tuple[bytes, ...]
     status: int = 200
@@ -40,7 +40,7 @@ class Reply(Struct, frozen=True):
 
 
 class Player:
-    """Plays a script, one turn for each request that is no side call. Safe for several threads."""
+    """Plays a script, one turn for each request except side calls. Thread-safe."""
 
     def __init__(self, script: ModelScript) -> None:
         self._script = script
@@ -66,7 +66,7 @@ class Player:
                 wire, path, body, ModelAnswer(number, model, TokenCounts(10, 1), text=text)
             ), "side"
         if index is None:
-            return refused(wire, 400, "The script is over: it has no turn for this request."), "refused"
+            return refused(wire, 400, "The script has no turn left for this request."), "refused"
         turn = self._script.turns[index]
         try:
             calls = tools.calls(turn.tools, advertised, number)
@@ -86,7 +86,7 @@ def refused(wire: Wire, status: int, message: str) -> Reply:
 def _played(wire: Wire, path: str, body: Json, turn: ModelTurn, answer: ModelAnswer, now: float) -> Reply:
     """A turn's answer or fault, without its delay and headers."""
     if turn.status is not None:
-        message = turn.message or f"The script says {turn.status}."
+        message = turn.message or f"Scripted error {turn.status}."
         error = turn.body if turn.body is not None else wire.error(turn.status, turn.type, message)
         return _refusal(Refusal(turn.status, error))
     if turn.usage_limit:
@@ -98,7 +98,7 @@ def _played(wire: Wire, path: str, body: Json, turn: ModelTurn, answer: ModelAns
         broken = tuple(wire.malformed(answer)) if whole.streams else whole.pieces[:1]
         return replace(whole, pieces=broken)
     if turn.stream_error:
-        message = turn.message or "The script says so."
+        message = turn.message or "Scripted error."
         if not whole.streams:
             return _refusal(Refusal(500, wire.error(500, turn.type, message)))
         return replace(whole, pieces=(whole.pieces[0], wire.error_event(turn.type, message)))

@@ -1,4 +1,4 @@
-"""OpenAI Responses: what Codex speaks."""
+"""OpenAI Responses, the API Codex uses."""
 
 from __future__ import annotations
 

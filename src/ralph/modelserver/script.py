@@ -1,8 +1,8 @@
-"""What the model server answers: a script of turns, in a form that no agent and no wire knows of.
+"""The script of a model server: a list of turns that depends on no agent and no wire.
 
-A script is YAML or JSON. Request N that works on the task is answered with turn N; the last turn is played
-for ever, unless the script says `then: error`. Turns with `when` are a sequence of their own, for the requests
-that have that text. `docs/model-server.md` describes every key.
+A script is YAML or JSON. The Nth request that works on the task is answered with turn N; the last turn repeats
+forever unless the script sets `then: error`. Turns with `when` form a separate sequence for the requests that
+contain that text. `docs/model-server.md` describes every key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One place of a file; agents that patch (codex) need whole lines."""
+    """A replacement in a file. Agents that use patches (codex) need whole lines."""
 
     path: Name
     old: Name
@@ -47,14 +47,14 @@ class TodoEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool of the agent by its own name; a text as input is for tools that take free text."""
+    """A tool by the agent's name for it. A string input is for tools that take free text."""
 
     name: Name
     input: dict[str, Any] | str = {}
 
 
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One tool call: exactly one of the fields."""
+    """One tool call, with exactly one of the fields set."""
 
     bash: str | None = None
     read: Name | None = None
@@ -73,7 +73,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tokens of one answer. `cached` is a part of `input`."""
+    """Tokens of one answer. `cached` is included in `input`."""
 
     input: Natural = 1000
     output: Natural = 100
@@ -85,7 +85,7 @@ class TokenCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UsageLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The account's window is used up until a Unix time, or for so many seconds from the answer on."""
+    """A usage limit that resets at a Unix time, or a number of seconds after the answer."""
 
     resets_at: Natural | None = None
     resets_in: Natural = 3600
@@ -96,7 +96,7 @@ class UsageLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer: thinking, text and tool calls in this order, or a fault."""
+    """One answer, with thinking, text and tool calls in this order, or a fault."""
 
     text: str = ""
     thinking: str = ""
@@ -105,7 +105,7 @@ class ModelTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     times: Annotated[int, msgspec.Meta(ge=1)] | Literal["forever"] = 1
     delay: Seconds = 0.0
     when: str = ""
-    """Only for requests with this text in their conversation; these get no other turns."""
+    """Only for requests with this text in their conversation, which then get no other turns."""
 
     status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = None
     type: str = ""
@@ -125,9 +125,9 @@ class ModelTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(faults) > 1:
             raise ValueError(f"Expected at most one fault, found {' and '.join(faults)}")
         if self.body is not None and self.status is None:
-            raise ValueError("Expected `status` where there is `body`")
+            raise ValueError("Expected `status` along with `body`")
         if (self.type or self.message) and self.status is None and not self.stream_error:
-            raise ValueError("Expected `status` or `stream_error` where there is `type` or `message`")
+            raise ValueError("Expected `status` or `stream_error` along with `type` or `message`")
         if self.empty and (self.text or self.thinking or self.tools):
             raise ValueError("Expected no text, thinking or tools in an empty turn")
         if not (faults or self.text or self.thinking or self.tools):
@@ -137,18 +137,18 @@ class ModelTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ModelScript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turns: Annotated[list[ModelTurn], msgspec.Meta(min_length=1)]
     then: Literal["repeat", "error"] = "repeat"
-    """After the last turn: that turn again, or an error."""
+    """After the last turn: repeat it, or return an error."""
     side: str = "ok"
-    """What requests get that advertise no tools and that no `when` is about: titles, probes."""
+    """The answer to requests without tools that match no `when`, such as titles and probes."""
 
     def addressed(self, said: str) -> list[int]:
-        """The turns, by their index, whose `when` is about this conversation."""
+        """The indexes of the turns whose `when` matches this conversation."""
         return [index for index, turn in enumerate(self.turns) if turn.when and turn.when in said]
 
     def turn(self, said: str, played: Sequence[int]) -> int | None:
-        """The index of the turn that answers a request; None when there is none left.
+        """The index of the turn that answers a request; None if there is none left.
 
-        `said` is the conversation that the request carries, `played` how often each turn was played before.
+        `said` is the conversation in the request, `played` how often each turn was played before.
         """
         mine = self.addressed(said) or [index for index, turn in enumerate(self.turns) if not turn.when]
         for index in mine:
@@ -159,26 +159,28 @@ class ModelScript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: str) -> ModelScript:
-    """A script from a file; an error names the file and the key."""
+    """Load a script from a file. Errors name the file and the key."""
     return parse(read_text(path, most=MAX_BYTES, what="script"), path)
 
 
 def parse(text: str, name: str = "script") -> ModelScript:
-    """A script from YAML or JSON text; `name` is what errors call it."""
+    """Parse a script from YAML or JSON text. Errors use `name` for the file."""
     import yaml
 
     try:
         values = yaml.safe_load(text)
         script = msgspec.convert(values, ModelScript)
-        json.dumps(values)  # bodies and inputs go out as JSON: no dates, nothing that contains itself
+        json.dumps(values)  # bodies and inputs are sent as JSON: no dates, no cycles
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise RalphError(f"{name}{line}: no YAML: {getattr(error, 'problem', None) or error}.") from None
+        raise RalphError(
+            f"{name}{line}: not valid YAML: {getattr(error, 'problem', None) or error}."
+        ) from None
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         key = f" {where.rstrip('`').removeprefix('.')}:" if where else ""
-        raise RalphError(f"{name}:{key} {what}.", "docs/model-server.md describes the format.") from None
+        raise RalphError(f"{name}:{key} {what}.", "See docs/model-server.md for the format.") from None
     except (RecursionError, TypeError, ValueError) as error:
         raise RalphError(f"{name}: cannot be sent as JSON: {error}.") from None
     return script

@@ -1,4 +1,4 @@
-"""The server: loopback only, one thread per connection, everything it does is logged and ends with it."""
+"""The HTTP server: loopback only, one thread per connection, every request logged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODELS = {"object": "list", "data": [{"id": "scripted", "object": "model", "type
 
 
 class Request(Struct, frozen=True):
-    """One request that came in, and what was played for it."""
+    """One request, and what was played for it."""
 
     time: float
     wire: str
@@ -40,12 +40,12 @@ class Request(Struct, frozen=True):
     played: Played
 
     def said(self) -> str:
-        """Every text of the conversation that the request carries: prompts, answers, tool results."""
+        """All text of the conversation in the request: prompts, answers, tool results."""
         return conversation(self.body)
 
 
 class ModelServer:
-    """Serves a script from the moment it is made until `close`.
+    """Serves a script from its creation until `close`.
 
     >>> with ModelServer(script) as server:
     ...     run_agent(base_url=server.url)
@@ -59,7 +59,7 @@ class ModelServer:
         try:
             self._http = _Server(port, Player(script), self._note)
         except (OSError, OverflowError) as error:
-            raise RalphError(f"Port {port} cannot be served: {error}.") from None
+            raise RalphError(f"Cannot listen on port {port}: {error}.") from None
         if log is not None:
             try:
                 self._log = open(log, "a", encoding="utf-8")
@@ -81,7 +81,7 @@ class ModelServer:
 
     @property
     def requests(self) -> list[Request]:
-        """Every request so far, oldest first."""
+        """All requests so far, oldest first."""
         with self._lock:
             return list(self._requests)
 
@@ -90,7 +90,7 @@ class ModelServer:
         return [request for request in self.requests if isinstance(request.played, int)]
 
     def close(self) -> None:
-        """Ends every connection, also those in a hang, and waits for them."""
+        """Close every connection, even hanging ones, and wait for them."""
         self._http.shutdown()
         self._http.end_connections()
         self._http.server_close()
@@ -144,7 +144,7 @@ class _Server(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is nothing to report."""
+        """Ignore clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
                 reply, played = self.server.player.reply(wire, path, body, now)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             body = {}
-            reply = refused(wire, 400, f"The request cannot be understood: {error!r}")
+            reply = refused(wire, 400, f"Invalid request: {error!r}")
         self._note(wire.name, body, played)
         return self._send(reply)
 
@@ -198,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.note(Request(time.time(), wire, self.path, body, played))
 
     def _read(self) -> bytes | None:
-        """The body; None when it has no sane length."""
+        """The body; None if its length is missing or too large."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > MAX_BYTES:
             return None
@@ -237,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _hang(self) -> None:
-        """Says nothing more until the client goes away or the server is closed."""
+        """Send nothing more until the client disconnects or the server closes."""
         self.close_connection = True
         while not self.server.closing.is_set():
             if select.select([self.connection], [], [], 0.2)[0]:
@@ -248,11 +248,11 @@ class _Handler(BaseHTTPRequestHandler):
                     return
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are in the log; the terminal stays quiet."""
+        """Print nothing: requests go to the log."""
 
 
 def _unknown(path: str) -> Reply:
-    error = {"type": "not_found_error", "message": f"The model server does not know {path}."}
+    error = {"type": "not_found_error", "message": f"Unknown path: {path}."}
     return Reply((json.dumps({"type": "error", "error": error}).encode(),), 404)
 
 

@@ -1,4 +1,4 @@
-"""An agent-neutral tool becomes a call of a tool that the CLI really advertises."""
+"""Translates agent-neutral tools into calls of the tools a CLI advertises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Builder = Callable[[Any], list[Input]]
 
 
 def calls(tools: list[Tool], advertised: frozenset[str], prefix: str) -> tuple[ToolCall, ...]:
-    """The calls for a turn's tools; an error says which tool the CLI does not have."""
+    """The calls for a turn's tools. An error names a tool the CLI does not have."""
     found = [call for tool in tools for call in _translate(tool, advertised)]
     return tuple(ToolCall(f"{prefix}_{number}", name, input) for number, (name, input) in enumerate(found, 1))
 
@@ -33,7 +33,7 @@ def _translate(tool: Tool, advertised: frozenset[str]) -> list[tuple[str, Input]
 
 
 def _as_command(tool: Tool) -> str | None:
-    """What a CLI with nothing but a shell does."""
+    """The shell command for a CLI that has only a shell; None if there is none."""
     if tool.read:
         return f"cat {shlex.quote(tool.read)}"
     if tool.write:
@@ -42,7 +42,7 @@ def _as_command(tool: Tool) -> str | None:
 
 
 def _added(file: Write) -> str:
-    """A whole file in codex's patch language."""
+    """A whole file in the patch format of codex."""
     lines = "".join(f"+{line}\n" for line in file.content.splitlines())
     return f"*** Begin Patch\n*** Add File: {file.path}\n{lines}*** End Patch"
 
@@ -54,7 +54,7 @@ def _changed(edit: Edit) -> str:
 
 
 def _todos(todos: list[TodoEntry | str], text: str, **more: str) -> list[dict[str, str]]:
-    """Entries of a task list; `text` is what the agent calls the text."""
+    """Entries of a task list. `text` is the agent's key for the text."""
     entries = [TodoEntry(todo) if isinstance(todo, str) else todo for todo in todos]
     return [{text: todo.text, "status": todo.status} | more for todo in entries]
 
@@ -102,4 +102,4 @@ TABLE: dict[str, dict[str, Builder]] = {
         "todowrite": lambda todos: [{"todos": _todos(todos, "content", priority="medium")}],
     },
 }
-"""The agents' tools by name: claude, opencode, gemini and codex, first match first."""
+"""Tools of claude, opencode, gemini and codex by name. The first match is used."""

@@ -1,1 +1,1 @@
-"""Git, and any other version control command: snapshots, going back, commits, worktrees, diffs."""
+"""Git and other version control commands: snapshots, rewinding, commits, worktrees, diffs."""

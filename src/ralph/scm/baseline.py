@@ -1,7 +1,7 @@
-"""How a repository was when the run began: what may be trusted later, and what is not the agent's work.
+"""The state of a repository at the start of a run: what can be trusted later, and what is not the agent's work.
 
-Kept in the run's state directory, out of the agent's reach: a copy of the user's hooks, the configuration
-that makes git start programs or talk to other places, and the untracked files that were lying around.
+Kept in the run's state directory, out of the agent's reach: a copy of the user's hooks, the configuration that
+makes git start programs or contact other hosts, and a list of the untracked files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from ralph.scm.git import CHANGES, Git, GitOutput, listed, paths
 
 MARKER = ".ralph-active"
-"""The marker of a running PRD loop is nobody's work."""
+"""The marker file of a running PRD loop, which is never part of the work."""
 
 CACHES = frozenset(
     {
@@ -28,7 +28,7 @@ CACHES = frozenset(
         *(".tox", ".nox", ".venv", "node_modules", ".DS_Store"),
     }
 )
-"""What tools leave behind wherever they run, and nobody wants in a commit, with a `.gitignore` or without."""
+"""Files and directories that tools create and that never belong in a commit, even without a `.gitignore`."""
 
 MAX_HOOK_BYTES = 10 << 20
 MAX_HASHED = 50 << 20
@@ -52,7 +52,7 @@ _PLACES = re.compile(
 
 
 class BaselineRecord(msgspec.Struct, frozen=True):
-    """`config` has the values of each key that matters; `untracked` a fingerprint of each file."""
+    """`config` holds the values of each relevant key, `untracked` a fingerprint of each file."""
 
     config: dict[str, list[str]]
     untracked: dict[str, str]
@@ -62,10 +62,10 @@ _decode = msgspec.json.Decoder(BaselineRecord).decode
 
 
 class Baseline:
-    """The start of one run, as it was written down.
+    """The recorded start of one run.
 
-    `runs_hooks`: whether the user's hooks are run for the user. They may run what an agent has written: not where that
-    is kept in a sandbox.
+    `runs_hooks` says whether the user's hooks run. Hooks may execute code the agent wrote, so they are off when the
+    agent runs in a sandbox.
     """
 
     def __init__(self, git: Git, directory: Path, *, runs_hooks: bool = True) -> None:
@@ -76,7 +76,7 @@ class Baseline:
         self._file = directory / "start.json"
 
     def record(self) -> None:
-        """Write it down, once: a resumed run keeps its own start."""
+        """Record it once: a resumed run keeps its original start."""
         if self._file.exists():
             return
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class Baseline:
             return BaselineRecord({}, {})
 
     def config(self) -> dict[str, list[str]]:
-        """The keys that could start a program or lead elsewhere, as the files have them now."""
+        """The keys that can start a program or redirect a push, with their current values."""
         fields = self._git("config", "--list", "--show-scope", "--includes", "-z").decode(errors="replace")
         entries = fields.split("\0")
         found: dict[str, list[str]] = {}
@@ -118,9 +118,9 @@ class Baseline:
         return {name: fingerprint(top / name) for name in names if not name.endswith("/")}
 
     def left_out(self) -> list[str]:
-        """What was untracked when the run began and is unchanged, caches, nested repositories: not the agent's work.
+        """Paths that are not the agent's work: unchanged untracked files, caches and nested repositories.
 
-        A directory stands for all that is in it.
+        A directory stands for everything in it.
         """
         start, now = self.load(), self.untracked()
         prints = self.fingerprints(name for name in now if name in start.untracked)
@@ -130,7 +130,7 @@ class Baseline:
         return [*unchanged, *markers, *self.caches(now), *nested]
 
     def has_changes(self) -> bool:
-        """Is there anything to commit that is not left out?"""
+        """Whether there is anything to commit that is not left out."""
         self._git.disarm_filters()
         output = self._git("status", *CHANGES)
         changed = [entry[3:].rstrip("/") for entry in paths(output)]
@@ -138,7 +138,7 @@ class Baseline:
         return any(left_out.isdisjoint(accumulate(name.split("/"), "{}/{}".format)) for name in changed)
 
     def caches(self, untracked: Iterable[str]) -> list[str]:
-        """Where the files of tools lie; those of which something is in the repository belong there."""
+        """The paths of tool caches, except those that are partly committed."""
         found = dict.fromkeys(filter(None, map(_cache_of, untracked)))
         if not found:
             return []
@@ -160,7 +160,7 @@ class Baseline:
 
 
 def overrides(start: BaselineRecord, now: dict[str, list[str]], hooks: Path) -> dict[str, str]:
-    """Configuration for the user's own git commands: programs as they were when the run began."""
+    """Configuration for the user's git commands, with programs as they were when the run began."""
     pinned = {"core.hooksPath": str(hooks), "core.fsmonitor": "false"}
     for key in start.config.keys() | now.keys():
         if _PROGRAMS.fullmatch(key) and start.config.get(key) != now.get(key):
@@ -169,13 +169,13 @@ def overrides(start: BaselineRecord, now: dict[str, list[str]], hooks: Path) -> 
 
 
 def led_elsewhere(start: BaselineRecord, now: dict[str, list[str]]) -> list[str]:
-    """Keys that decide where a push goes and that have changed since the run began."""
+    """Keys that decide where a push goes and have changed since the run began."""
     keys = start.config.keys() | now.keys()
     return sorted(k for k in keys if _PLACES.fullmatch(k) and start.config.get(k) != now.get(k))
 
 
 def fingerprint(path: Path) -> str:
-    """Equal for files with equal content; a very large one is known by its size and time."""
+    """A value that is equal for files with equal content. For very large files it is size and time."""
     try:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
@@ -189,13 +189,13 @@ def fingerprint(path: Path) -> str:
 
 
 def _cache_of(name: str) -> str:
-    """The outermost directory of a path, or the file itself, that is a tool's; "" if none is."""
+    """The outermost part of a path that is a tool's cache; "" if none is."""
     parts = name.rstrip("/").split("/")
     return next((path for path in accumulate(parts, "{}/{}".format) if path.rpartition("/")[2] in CACHES), "")
 
 
 def _to_json(name: str) -> str:
-    """A path of any bytes as text that JSON can hold."""
+    """A path with any bytes as text that JSON can hold."""
     return os.fsencode(name).decode("latin-1")
 
 
@@ -204,12 +204,12 @@ def _from_json(text: str) -> str:
 
 
 def all_but(left_out: Iterable[str]) -> list[str]:
-    """Pathspecs for the whole repository without some files."""
+    """Pathspecs for the whole repository except some files."""
     return [":/", *(f":(top,exclude,literal){path}" for path in left_out)]
 
 
 def add_all(call: Callable[..., GitOutput], git: Git, left_out: Iterable[str]) -> GitOutput:
-    """Add the whole repository without some files; `call`: the git that does it. Of nested ones only where they stand."""
+    """Add the whole repository except some files, using `call`. Of nested repositories only HEAD is recorded."""
     links = git.nested()
     options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
     added = call("add", *options, stdin=listed(all_but((*left_out, *links))))
@@ -219,7 +219,7 @@ def add_all(call: Callable[..., GitOutput], git: Git, left_out: Iterable[str]) -
 
 
 def _copy_hooks(source: Path, target: Path) -> None:
-    """The hooks and whatever lies beside them; samples and very large directories are left out."""
+    """Copy the hooks and everything next to them, except samples and very large directories."""
     target.mkdir(parents=True, exist_ok=True)
     try:
         names = [entry for entry in source.iterdir() if not entry.name.endswith(".sample")]

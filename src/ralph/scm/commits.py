@@ -1,4 +1,4 @@
-"""Commits of what is good: what the agent made, with its own message, and nothing that was there before."""
+"""Commits of verified work: the agent's changes with its message, and nothing that was there before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRAILER = "Ralph-Run"
 
 
 class Done(Struct, frozen=True):
-    """What the tasks came to. `commit` is the new commit; `problems` are shown, and the loop goes on."""
+    """The result of the tasks. `commit` is the new commit; `problems` are shown, and the loop continues."""
 
     commit: str = ""
     problems: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class GitTasks:
         if already := self._find(mark):
             return already, ""
         if path := self._conflict():
-            return "", f"Not committed: {path} has a conflict of a merge. Next: resolve it, then: git commit"
+            return "", f"Not committed: {path} has a merge conflict. Next: resolve it, then: git commit"
         added = add_all(self._user_git, self._git, self._baseline.left_out())
         if added.code:
             return "", self._user_git.failure("add", added)
@@ -80,7 +80,7 @@ class GitTasks:
         return self._git.line("rev-parse", "HEAD"), ""
 
     def _conflict(self) -> str:
-        """A file that a merge has left with both sides in it; one whose marks are gone is resolved."""
+        """A file with unresolved merge conflict markers; "" if there is none."""
         unmerged = (entry.partition("\t")[2] for entry in paths(self._git("ls-files", "--unmerged", "-z")))
         for name in dict.fromkeys(unmerged):
             with suppress(OSError):
@@ -89,7 +89,7 @@ class GitTasks:
         return ""
 
     def _find(self, mark: str) -> str:
-        """A commit of this iteration that was made before ralph was killed."""
+        """A commit of this iteration from before ralph was killed."""
         log = self._git.attempt(
             "log", "-50", f"--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)"
         )
@@ -105,23 +105,24 @@ class GitTasks:
         if changed := led_elsewhere(start, self._baseline.config()):
             return (
                 f"git {words[0]} was not run: {changed[0]} has changed since the run began."
-                f" If that is right, run it yourself: git {shlex.join(words)}"
+                f" If that is intended, run it yourself: git {shlex.join(words)}"
             )
         done = self._user_git(*words)
         return self._user_git.failure(words[0], done) if done.code else ""
 
 
 class Committer:
-    """Commits files that the harness itself has written."""
+    """Commits files that Ralph itself has written."""
 
     def __init__(self, repository: Repository, run: Runner, baseline: Baseline, project: Path) -> None:
         self._user_git = UserGit(repository, run, baseline)
         self._prefix = os.path.relpath(project, repository.top)
 
     def commit_files(self, names: Iterable[str], message: str) -> str:
-        """These files, seen from the project, and nothing else; no hook is asked. Returns what went wrong.
+        """Commit these files and nothing else, without running hooks. Returns what went wrong.
 
-        Files that people keep out of the repository stay out of it. What cannot be committed stays in the tree.
+        Names are relative to the project. Git-ignored files stay out of the repository, and files that cannot be
+        committed stay in the working tree.
         """
         paths = [os.path.normpath(os.path.join(self._prefix, name)) for name in names]
         there = [f":(top,literal){path}" for path in paths if self._add(path)]
@@ -131,7 +132,7 @@ class Committer:
         return self._user_git.failure("commit", done) if done.code else ""
 
     def _add(self, path: str) -> bool:
-        """Whatever an agent has told git about the file: one that was in the repository before belongs there."""
+        """Add a file. One that was committed before is added even if an agent made git ignore it."""
         self._user_git("update-index", "--no-assume-unchanged", "--no-skip-worktree", "--", path)
         if self._user_git("add", "--", f":(top,literal){path}").code == 0:
             return True
@@ -140,7 +141,7 @@ class Committer:
 
 
 class OtherTasks:
-    """`scm.tasks` with another command: each is run plainly, `commit` with the message."""
+    """`scm.tasks` with another command. Each task runs as given, `commit` with the message."""
 
     def __init__(self, run: Runner, scm: Scm) -> None:
         self._runner = run
@@ -165,7 +166,7 @@ class OtherTasks:
 
 
 def _words(task: str) -> tuple[list[str], str]:
-    """The words of a task, and what is wrong with them."""
+    """The words of a task, and a problem with them."""
     try:
         return shlex.split(task), ""
     except ValueError as error:

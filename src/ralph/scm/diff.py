@@ -1,4 +1,4 @@
-"""Read a unified diff by its hunks: which lines were added where, and how to show a long one."""
+"""Parse a unified diff by its hunks: which lines were added where, and how to shorten a long one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOTHING = "/dev/null"
 
 
 class AddedLines(Struct, frozen=True):
-    """Lines that follow each other and were added to a file; `line` is the number of the first."""
+    """Consecutive lines added to a file. `line` is the number of the first."""
 
     path: str
     line: int
@@ -22,7 +22,7 @@ class AddedLines(Struct, frozen=True):
 
 
 class FileDiff(Struct, frozen=True):
-    """What a diff says of one file, and its text."""
+    """The part of a diff about one file."""
 
     path: str
     text: str
@@ -30,9 +30,9 @@ class FileDiff(Struct, frozen=True):
 
 
 def parse(diff: str) -> list[FileDiff]:
-    """The files of a diff in their order.
+    """The files of a diff in order.
 
-    A hunk has as many lines as its head says: an added line that looks like the head of a file is an added line.
+    A hunk has as many lines as its header says, so an added line that looks like a file header stays an added line.
     """
     reader = _Reader()
     for line in diff.removesuffix("\n").split("\n") if diff else ():
@@ -42,12 +42,12 @@ def parse(diff: str) -> list[FileDiff]:
 
 
 def added(diff: str) -> Iterator[AddedLines]:
-    """All that was added, in the order of the diff."""
+    """All added lines, in the order of the diff."""
     return (block for file in parse(diff) for block in file.added)
 
 
 def shortened(diff: str, most: int) -> str:
-    """At most so many characters of a diff. Every file gets its share: a long one does not hide the others."""
+    """A diff cut to about `most` characters. Every file gets a share, so that a long one does not hide the others."""
     if len(diff) <= most:
         return diff
     files = parse(diff)
@@ -57,7 +57,7 @@ def shortened(diff: str, most: int) -> str:
 
 
 def _shares(sizes: list[int], most: int) -> list[int]:
-    """Small ones get what they need, and leave the rest to the large ones."""
+    """Small files get what they need and leave the rest to the large ones."""
     shares, left = [0] * len(sizes), most
     for done, number in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
         shares[number] = min(sizes[number], left // (len(sizes) - done))
@@ -68,12 +68,12 @@ def _shares(sizes: list[int], most: int) -> list[int]:
 def _cut(file: FileDiff, share: int) -> str:
     if len(file.text) <= share:
         return file.text
-    note = f"\n[... the rest of {file.path}, {len(file.text):,} characters in all, is not shown]\n"
+    note = f"\n[... the rest of {file.path} is not shown; {len(file.text):,} characters total]\n"
     return file.text[: max(0, share - len(note))] + note
 
 
 class _Reader:
-    """Goes through the lines of a diff; inside a hunk it counts how many are still to come."""
+    """Reads a diff line by line. Inside a hunk it counts the lines still to come."""
 
     def __init__(self) -> None:
         self.files: list[FileDiff] = []
@@ -132,7 +132,7 @@ class _Reader:
 
 
 def _path_of_both(line: str) -> str:
-    """The path in `diff --git a/x b/x`, where both are the same; what follows tells if they are not."""
+    """The path in `diff --git a/x b/x` if both are the same; otherwise later lines name it."""
     names = line.removeprefix("diff --git ")
     half = len(names) // 2
     old, new = _unquoted(names[:half]), _unquoted(names[half + 1 :])
@@ -140,7 +140,7 @@ def _path_of_both(line: str) -> str:
 
 
 def _unquoted(name: str) -> str:
-    """A path as git prints it: in C's quotation marks where it has unusual characters, else up to a tab."""
+    """A path from git's output: C-quoted if it has unusual characters, otherwise up to a tab."""
     if not (len(name) > 1 and name.startswith('"') and name.endswith('"')):
         return name.partition("\t")[0]
     raw = _ESCAPE.sub(_character, name[1:-1].encode(errors="surrogateescape"))

@@ -1,6 +1,6 @@
-"""Git for the harness's own purposes: whatever an agent has planted in a repository does not run.
+"""Git for Ralph's own purposes. Nothing that an agent has planted in a repository can run.
 
-Hooks, fsmonitor, filters, external diff, pager, editor and ssh command are switched off for every call,
+Hooks, fsmonitor, filters, external diff, pager, editor and ssh command are switched off for every call
 through the environment, so that no configuration file is touched.
 """
 
@@ -25,7 +25,7 @@ class GitOutput(Struct, frozen=True):
 
 
 Runner = Callable[[list[str], Mapping[str, str], bytes], GitOutput]
-"""(command line, variables, stdin) -> what it did. The loop hands it in: it runs under the warden."""
+"""(command line, variables, stdin) -> output. The loop passes it in, so that git runs under the warden."""
 
 _OFF = {
     "core.hooksPath": "/dev/null",
@@ -46,7 +46,7 @@ _OFF = {
 }
 
 CHANGES = ("--porcelain=v1", "-z", "-uall", "--no-renames", "--ignore-submodules=dirty")
-"""Options of `status`: what has changed, without asking nested repositories (see `Git.nested`)."""
+"""Options of `status` to list changes without entering nested repositories (see `Git.nested`)."""
 
 _IDENTITY = {
     f"GIT_{who}_{what}": value
@@ -55,47 +55,47 @@ _IDENTITY = {
 }
 
 MAX_NAMED = 10
-"""How many files of git's complaint are told."""
+"""Maximum number of files named from an error message of git."""
 
 UNREPLACED = {"GIT_NO_REPLACE_OBJECTS": "1"}
-"""A ref of an agent's could put one tree into the place of another, and nothing would have changed."""
+"""Otherwise an agent's replace ref could swap one tree for another and hide all changes."""
 
 _HINTS = (
     ("dubious ownership", "If you trust it: git config --global --add safe.directory {top}"),
-    (".lock': File exists", "Another git works there: when it has ended, this can be done again."),
+    (".lock': File exists", "Another git process is running there. Try again when it has finished."),
     ("gpg failed to sign", "Unlock your signing key, or: git -C {top} config commit.gpgSign false"),
     (
         "tell me who you are",
-        'Say who commits: git -C {top} config user.email "you@example.org" (and user.name)',
+        'Set your git identity: git -C {top} config user.email "you@example.org" (and user.name)',
     ),
-    ("No configured push destination", "Name one: git -C {top} remote add origin URL"),
-    ("has no upstream branch", "Set it once: git -C {top} push --set-upstream origin HEAD"),
+    ("No configured push destination", "Add a remote: git -C {top} remote add origin URL"),
+    ("has no upstream branch", "Set one: git -C {top} push --set-upstream origin HEAD"),
     ("is already checked out at", "Check out another branch there."),
     ("is already used by worktree at", "Check out another branch there."),
-    ("'refs/heads/ralph' exists", "Ralph's branches are called ralph/TASK: git branch -m ralph OTHER-NAME"),
-    ("would be overwritten by merge", "Commit these files, stash them or move them away."),
-    ("No space left", "Free some space."),
+    ("'refs/heads/ralph' exists", "Ralph needs branch names ralph/TASK: git branch -m ralph OTHER-NAME"),
+    ("would be overwritten by merge", "Commit, stash or move these files."),
+    ("No space left", "Free some disk space."),
 )
 
 
 class GitError(RalphError):
-    """Git could not do something, or was not let: shown, and the loop goes on."""
+    """A git command failed or was refused. The error is shown, and the loop continues."""
 
     @classmethod
     def of(cls, what: str, error: str, repository: Repository) -> GitError:
-        """A command that failed, in its own words, and what to do next."""
+        """The error of a failed command in git's own words, with what to do next."""
         return cls(f"git {what}: {gist(error)}", hint_for(error, repository))
 
 
 def gist(error: str) -> str:
-    """The line of git's complaint that says what is wrong, with the files that it is about."""
+    """The line of git's error message that says what is wrong, with the files it names."""
     lines = [line for line in error.splitlines() if line.strip()]
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith(("fatal:", "error:")):
             files = [name.strip() for name in takewhile(lambda line: line.startswith("\t"), lines[number:])]
             more = [f"{len(files) - MAX_NAMED} more"] if len(files) > MAX_NAMED else []
             return f"{line.strip()} {', '.join(files[:MAX_NAMED] + more)}".strip()
-    return lines[-1].strip() if lines else "it failed"
+    return lines[-1].strip() if lines else "no error message"
 
 
 def hint_for(error: str, repository: Repository) -> str:
@@ -106,7 +106,7 @@ def hint_for(error: str, repository: Repository) -> str:
 
 
 class Git:
-    """One repository, called safely."""
+    """Safe git calls in one repository."""
 
     def __init__(self, repository: Repository, run: Runner) -> None:
         self.repository = repository
@@ -114,7 +114,7 @@ class Git:
         self._filters: dict[str, str] = {}
 
     def __call__(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> bytes:
-        """Run a git command that must succeed; returns what it printed."""
+        """Run a git command that must succeed, and return its output."""
         done = self.attempt(*arguments, index=index, stdin=stdin)
         if done.code:
             raise GitError.of(arguments[0], done.err, self.repository)
@@ -136,16 +136,16 @@ class Git:
         return where | quiet | UNREPLACED | _IDENTITY | config_variables(_OFF | self._filters)
 
     def nested(self, index: Path | None = None) -> list[str]:
-        """Repositories that the index has as such, submodules or not.
+        """Nested repositories recorded in the index, submodules or not.
 
-        Asked for what has changed, git asks each of these, which starts what its own configuration names: our calls say
-        `--ignore-submodules=dirty`, and `add`, which cannot, is kept away from them.
+        To list changes, git would run a status in each of them, which starts the programs named in its configuration.
+        Our calls therefore pass `--ignore-submodules=dirty`; `add` has no such option and is kept away from them.
         """
         entries = paths(self("ls-files", "--stage", "-z", index=index))
         return [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
 
     def disarm_filters(self) -> None:
-        """Empty every configured filter; called before anything that reads or writes files of the tree."""
+        """Disable every configured filter. Call this before anything that reads or writes files of the tree."""
         names = self.attempt("config", "--name-only", "-z", "--get-regexp", r"^(filter|diff|merge)\..*\.")
         self._filters = {
             name: "false" if name.endswith(".required") else ""
@@ -166,12 +166,12 @@ _LOCAL = re.compile(
 
 
 def without_local(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without the variables that would lead git to another repository."""
+    """An environment without the variables that would point git at another repository."""
     return {name: value for name, value in environment.items() if not _LOCAL.fullmatch(name)}
 
 
 def config_variables(values: Mapping[str, str]) -> dict[str, str]:
-    """Configuration for one call, above every file."""
+    """Configuration for one call, which overrides every file."""
     variables = {"GIT_CONFIG_COUNT": str(len(values))}
     for number, (key, value) in enumerate(values.items()):
         variables[f"GIT_CONFIG_KEY_{number}"] = key
@@ -180,7 +180,7 @@ def config_variables(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def paths(output: bytes) -> list[str]:
-    """NUL-separated paths; bytes that are no UTF-8 survive."""
+    """Split NUL-separated paths. Bytes that are not UTF-8 survive."""
     return [path.decode(errors="surrogateescape") for path in output.split(b"\0") if path]
 
 

@@ -1,4 +1,4 @@
-"""What the snapshots of a run tell: which there are, and what changed between two of them."""
+"""The snapshots of a run, and what changed between two of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
 
 
 class Change(Struct, frozen=True):
-    """What happened to one file: `A` added, `M` changed, `D` removed, `T` of another type."""
+    """The change of one file: `A` added, `M` modified, `D` removed, `T` type changed."""
 
     kind: str
     path: str
@@ -32,7 +32,7 @@ class Kept(Struct, frozen=True):
 
 
 class Counted(Struct, frozen=True):
-    """How many lines of a file were added and removed; None: it is no text."""
+    """The number of lines added to a file and removed from it; None for a binary file."""
 
     path: str
     added: int | None
@@ -49,11 +49,11 @@ class History:
         scratch.mkdir(parents=True, exist_ok=True)
 
     def names(self) -> list[str]:
-        """The snapshots in the order in which they were taken; nested ones belong to another."""
+        """The names of the snapshots in order, without those of nested repositories."""
         return list(self.kept())
 
     def kept(self) -> dict[str, Kept]:
-        """Each snapshot by its name, in the order of the names."""
+        """Each snapshot by its name, in order."""
         prefix = ref_of(self._run, "")
         options = (
             "--sort=creatordate",
@@ -68,11 +68,11 @@ class History:
         return {name: found[name] for name in sorted(found, key=_order) if ".nested." not in name}
 
     def numbered(self) -> list[str]:
-        """Those before each iteration, and the last one at the end."""
+        """The snapshots before each iteration, and the one at the end."""
         return [name for name in self.names() if name.isdigit()]
 
     def files_changed(self) -> int | None:
-        """How many files differ between the first numbered snapshot and the last one; None if there is none."""
+        """The number of files that differ between the first numbered snapshot and the last; None without any."""
         commits = [kept.commit for name, kept in self.kept().items() if name.isdigit()]
         if not commits:
             return None
@@ -82,7 +82,7 @@ class History:
         found = self.git.attempt("rev-parse", "-q", "--verify", f"{ref_of(self._run, name)}^{{commit}}")
         if found.code:
             known = ", ".join(self.names())
-            hint = f"There are: {known}." if known else "Its snapshots were off, or were pruned."
+            hint = f"Snapshots: {known}." if known else "Snapshots were off, or were pruned."
             raise RalphError(f"Run {self._run} has no snapshot {name!r}.", hint)
         return found.out.decode().strip()
 
@@ -90,7 +90,7 @@ class History:
         return changes_between(self.git, self.commit(old), self.commit(new), self._index)
 
     def counted(self, trees: Sequence[tuple[str, str]]) -> list[list[Counted]]:
-        """How much each file differs between the trees of each pair, all of them in one go."""
+        """The changed lines of each file between the trees of each pair, from one git call."""
         if not trees:
             return []
         asked = "".join(f"{old} {new}\n" for old, new in trees)
@@ -98,17 +98,17 @@ class History:
         return _by_pair(self.git(*words, stdin=asked.encode(), index=self._index), trees)
 
     def diff(self, old: str, new: str, *options: str) -> str:
-        """The difference between two snapshots as text."""
+        """The diff between two snapshots as text."""
         self.git.disarm_filters()
         return self._diff(*options, self.commit(old), self.commit(new))
 
     def difference(self, old: str, new: str, *paths: str, left_out: Sequence[str] = ()) -> str:
-        """The difference between two trees, by any names of theirs; `paths`: of these files alone."""
+        """The diff between two trees, given by any names, limited to `paths` if given."""
         places = all_but(left_out) if left_out else [f":(top,literal){path}" for path in paths]
         return self._diff(old, new, "--", *places)
 
     def _diff(self, *arguments: str) -> str:
-        """Without colours, and no program of the repository runs for it."""
+        """A diff without colours, which runs no program of the repository."""
         return self.git("diff", *_NO_PROGRAMS, "--no-color", *arguments, index=self._index).decode(
             errors="replace"
         )
@@ -116,7 +116,7 @@ class History:
     def touched(self, old: str, new: str, globs: Sequence[str], absent: Sequence[str]) -> list[Change]:
         """Files of the old tree that match a glob and are changed or gone in the new one.
 
-        And files that only the new one has, if a part of their path is a name in `absent`; case does not matter.
+        Also files that only the new one has, if a part of their path is a name in `absent`, ignoring case.
         """
         changes = changes_between(self.git, old, new, self._index)
         plain, unwanted = {glob for glob in globs if _is_plain(glob)}, {name.casefold() for name in absent}
@@ -130,23 +130,23 @@ class History:
         ]
 
     def removed(self, old: str, new: str) -> list[str]:
-        """Files of the old tree that the new one does not have, under another name neither."""
+        """Files of the old tree that are gone from the new one and were not just renamed."""
         words = ("-r", "-z", "-M", "--diff-filter=D", "--name-only", old, new)
         return paths(self.git("diff-tree", *words, index=self._index))
 
     def cut(self, old: str, new: str) -> list[str]:
-        """Files of both trees of which the new one does not have every line."""
+        """Files in both trees that have lost lines in the new one."""
         words = ("-r", "-z", "-M", "--diff-filter=M", "--numstat", old, new)
         rows = (row.split("\t", 2) for row in paths(self.git("diff-tree", *words, index=self._index)))
         return [path for _, gone, path in rows if gone != "0"]
 
     def _matched(self, old: str, new: str, globs: Sequence[str]) -> frozenset[str]:
-        """What differs between two trees and matches a glob, as git sees it."""
+        """Paths that differ between two trees and match a glob by git's rules."""
         words = ("--name-only", "-z", "--no-renames", old, new, "--", *map(_pathspec, globs))
         return frozenset(paths(self.git("diff", *words, index=self._index)))
 
     def forget(self) -> int:
-        """Remove the refs of the run; returns how many there were."""
+        """Remove the refs of the run, and return how many there were."""
         refs = self.git.line("for-each-ref", "--format=%(refname)", ref_of(self._run, "")).splitlines()
         if refs:
             self.git("update-ref", "--stdin", stdin="".join(f"delete {ref}\n" for ref in refs).encode())
@@ -154,25 +154,25 @@ class History:
 
 
 def changes_between(git: Git, old: str, new: str, index: Path) -> list[Change]:
-    """What differs between two trees; `index` is a scratch file, so that a broken one does not matter."""
+    """The changes between two trees. `index` is a scratch file, so that a broken index does not matter."""
     fields = paths(git("diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new, index=index))
     return [Change(kind[0], path) for kind, path in zip(fields[::2], fields[1::2], strict=True)]
 
 
 def _pathspec(glob: str) -> str:
-    """A name without a slash is meant wherever it is; a directory means all that is below it."""
+    """The pathspec of a glob. One without a slash matches in any directory; a directory matches everything in it."""
     where = glob.rstrip("/")
     anywhere = "" if "/" in where else "**/"
     return f":(top,glob){anywhere}{where}" + ("/**" if glob.endswith("/") else "")
 
 
 def _is_plain(glob: str) -> bool:
-    """Nothing in it has a meaning of its own: thousands of those are not handed to git."""
+    """Whether a glob has no special characters. Thousands of these are matched without git."""
     return not re.search(r"[*?[\\]|/$", glob)
 
 
 def _is_named(path: str, plain: Collection[str]) -> bool:
-    """A name without a slash is meant wherever it is; any other is a file or a directory from the top."""
+    """Whether a path matches. A name without a slash matches in any directory, others from the top."""
     parts = path.split("/")
     return parts[-1] in plain or any("/".join(parts[:n]) in plain for n in range(2, len(parts) + 1))
 
@@ -185,7 +185,7 @@ def _order(name: str) -> tuple[bool, int, int, str]:
 
 
 def _by_pair(out: bytes, trees: Sequence[tuple[str, str]]) -> list[list[Counted]]:
-    """The answer of `diff-tree --stdin --numstat -z`: the two trees in a line, then what differs between them."""
+    """Parse the output of `diff-tree --stdin --numstat -z`: a line with both trees, then their differences."""
     heads = [f"{old} {new}\n".encode() for old, new in trees]
     found: list[list[Counted]] = [[] for _ in trees]
     at, pair = 0, -1

@@ -1,4 +1,4 @@
-"""The git directory of a run stays the one that it was: what is put in its place gets nothing written to it."""
+"""Pins the git directory of a run, so that nothing is written to one put in its place."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ralph.scm.git import GitError, GitOutput, Runner
 from ralph.scm.repository import Repository
 
 _WRITTEN = ("index", "objects", "refs", "refs/heads", "refs/ralph", "packed-refs", "logs", "COMMIT_EDITMSG")
-"""What git writes to in its directories: a link there leads to another place."""
+"""What git writes to in its directories. A link there would redirect the writes."""
 
 
 def pinned(run: Runner, repository: Repository, directory: int, known: str, hint: str) -> Runner:
-    """A runner that refuses git once the repository, whose top is the open directory, is not the `known` one."""
+    """A runner that refuses git if the repository at the open directory is no longer the `known` one."""
     place = seen_from(repository.top, repository.git_dir)
 
     def checked(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> GitOutput:
         if "GIT_DIR" in variables and not (known and identity(place, directory) == known):
             raise GitError(
-                f"{repository.git_dir} is not the git directory any more that the run began with:"
+                f"{repository.git_dir} is no longer the git directory the run began with:"
                 " snapshots and commits are refused.",
                 hint,
             )
@@ -31,15 +31,15 @@ def pinned(run: Runner, repository: Repository, directory: int, known: str, hint
 
 
 def seen_from(top: Path, place: Path | str) -> str:
-    """A place by its way from the top, which holds wherever the top is moved; others by their full name."""
+    """A path relative to the top, so that it stays valid if the top is moved; outside of it, the full path."""
     return os.path.relpath(place, top) if Path(place).is_relative_to(top) else str(place)
 
 
 def identity(git_dir: str, directory: int) -> str:
-    """What git would write to, if it were told this directory, seen from an open one; "" if it is none.
+    """The identity of the places git would write to with this git directory; "" if it is not one.
 
-    The inodes of the git directory and of the one that its worktrees share, and the links in them. Not their
-    devices: the numbers of some change with a reboot.
+    `git_dir` is relative to the open directory. The identity consists of the inodes of the git directory and of
+    the one its worktrees share, and the links in them. Device numbers are left out: some change at a reboot.
     """
     try:
         with _opened(git_dir, directory) as own, _opened(_common(own), own) as common:
@@ -60,7 +60,7 @@ def _opened(name: str, parent: int) -> Iterator[int]:
 
 
 def _common(git_dir: int) -> str:
-    """Where the shared directory is; a pipe in the place of the file is not waited for."""
+    """The path of the shared directory. A pipe in place of the file does not block."""
     try:
         descriptor = os.open("commondir", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=git_dir)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where a repository is, found without starting git."""
+"""Locates a repository without starting git."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ralph.files.paths import real
 
 
 class Repository(Struct, frozen=True):
-    """A working tree, its own git directory, and the one that all its worktrees share."""
+    """A working tree, its git directory, and the one shared by all its worktrees."""
 
     top: Path
     git_dir: Path
@@ -26,7 +26,7 @@ def find_repository(directory: Path) -> Repository | None:
 
 
 def repository_at(top: Path) -> Repository | None:
-    """The repository whose working tree begins here."""
+    """The repository whose working tree starts here."""
     dot_git = top / ".git"
     try:
         git_dir = _linked(top, dot_git) if dot_git.is_file() else dot_git
@@ -40,13 +40,13 @@ def repository_at(top: Path) -> Repository | None:
 
 
 def _linked(top: Path, dot_git: Path) -> Path | None:
-    """A linked worktree or a submodule: its `.git` is a file that says where the directory is."""
+    """The git directory of a linked worktree or a submodule, whose `.git` is a file that names it."""
     text = dot_git.read_text()
     return real(top / text.removeprefix("gitdir:").strip()) if text.startswith("gitdir:") else None
 
 
 def branch_of(repository: Repository) -> str:
-    """What is checked out, found without starting git; "" where that is no branch."""
+    """The current branch, read without starting git; "" if HEAD is detached."""
     try:
         head = (repository.git_dir / "HEAD").read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -55,7 +55,7 @@ def branch_of(repository: Repository) -> str:
 
 
 def points_back(repository: Repository) -> bool:
-    """Does a git directory outside of its working tree know that tree as its own? Then nobody has swapped it."""
+    """Whether a git directory outside its working tree points back to that tree, so that it was not swapped."""
     try:
         if repository.git_dir != repository.common:
             known = Path((repository.git_dir / "gitdir").read_text().strip())

@@ -1,4 +1,4 @@
-"""Go back to a snapshot: put its files and its index back. HEAD and the branches stay where they are."""
+"""Rewind to a snapshot: restore its files and its index. HEAD and the branches stay where they are."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ralph.scm.snapshots import Snapshot, Snapshots
 
 
 class Rewind(Struct, frozen=True):
-    """What would happen: from the tree as it is now, which was kept first, to the target.
+    """A planned rewind from the current tree, which was saved first, to the target.
 
-    A change of kind `A` brings a file back, `D` removes one. `moved_head`: where HEAD was then, if it has moved.
+    A change of kind `A` restores a file, `D` removes one. `moved_head` is where HEAD was then, if it has moved.
     """
 
     now: Snapshot
@@ -33,7 +33,7 @@ class Rewinder:
         self._index = scratch / "rewind-index"
 
     def prepare(self, name: str) -> Rewind:
-        """Keep what is there now, under a name of its own, and find out what would change."""
+        """Save the current tree as a separate snapshot, and list what would change."""
         commit = self.history.commit(name)
         number = sum(known.startswith("rewind-") for known in self.history.names()) + 1
         kept = self._snapshots.take(f"rewind-{number}")
@@ -41,17 +41,17 @@ class Rewinder:
         return Rewind(kept, commit, changes, self._moved_head(commit))
 
     def _moved_head(self, commit: str) -> str:
-        """Where HEAD was then, if it is elsewhere now."""
+        """Where HEAD was then, if it has moved since."""
         message = self._git.line("log", "-1", "--format=%B", commit)
         then = next((line.split()[1] for line in message.splitlines() if line.startswith("Head:")), "")
         now = self._git.attempt("rev-parse", "-q", "--verify", "HEAD").out.decode().strip()
         return then if then not in ("", "unborn", now) else ""
 
     def apply(self, rewind: Rewind) -> list[str]:
-        """Do it; returns what could not be put back, in words.
+        """Carry out the rewind, and return messages about what could not be restored.
 
-        What stands in the way goes first, then the files come back, `.gitignore` among them, and only then
-        the rest goes: a file that was ignored at that time is none of ours.
+        Files in the way are removed first. Then files are restored, `.gitignore` among them, and only then the rest
+        is removed: files that were ignored at that time must stay.
         """
         self._git.disarm_filters()
         wanted = [change.path for change in rewind.changes if change.kind != "D"]
@@ -61,7 +61,7 @@ class Rewinder:
         blocked = [
             path for path in wanted if (self._top / path).is_dir() and not (self._top / path).is_symlink()
         ]
-        problems += [f"{path}: a directory with other files is in its place" for path in blocked]
+        problems += [f"{path}: blocked by a directory with other files" for path in blocked]
         self._write(rewind.target, [path for path in wanted if path not in blocked])
         self._restore_index(rewind.target)
         for path in self._not_ignored([path for path in unwanted if path not in in_the_way]):
@@ -82,10 +82,10 @@ class Rewinder:
         return self._git.repository.top
 
     def _remove(self, path: str) -> list[str]:
-        """Remove a file and the directories that it leaves empty; never through a link."""
+        """Remove a file and the directories it leaves empty, never through a link."""
         target = self._top / path
         if any(parent.is_symlink() for parent in target.parents if parent != self._top):
-            return [f"{path}: it lies behind a link"]
+            return [f"{path}: behind a symbolic link, not removed"]
         try:
             target.unlink(missing_ok=True)
             parent = target.parent
@@ -94,10 +94,10 @@ class Rewinder:
                 parent = parent.parent
         except OSError:
             pass
-        return [] if not os.path.lexists(target) else [f"{path}: it could not be removed"]
+        return [] if not os.path.lexists(target) else [f"{path}: could not be removed"]
 
     def _restore_index(self, commit: str) -> None:
-        """The index as it was then: kept beside the tree if something was staged, else as in HEAD."""
+        """Restore the index of that time: saved along with the tree if anything was staged, otherwise HEAD's."""
         parents = self._git.line("rev-parse", f"{commit}^@").split()
         subjects = {p: self._git.line("log", "-1", "--format=%s", p) for p in parents}
         index = next((p for p, text in subjects.items() if text.startswith("The index of ralph run")), None)
@@ -109,17 +109,17 @@ class Rewinder:
         self._git.attempt("update-index", "-q", "--refresh")
 
     def _lost_nested(self, written: list[str]) -> list[str]:
-        """Nested repositories whose files came back without their own history."""
+        """Nested repositories whose files were restored without their history."""
         gone = [path for path in self._git.nested() if any(w.startswith(f"{path}/") for w in written)]
         return [
-            f"{path}: its files are back, its .git is not"
+            f"{path}: files restored, but not its .git"
             for path in gone
             if not repository_at(self._top / path)
         ]
 
 
 def _conflicts(unwanted: list[str], wanted: list[str]) -> list[str]:
-    """Files that stand where a directory is wanted, or below what is to be a file."""
+    """Files where a directory is wanted, or below a path that must become a file."""
     files, directories = set(wanted), {str(parent) for path in wanted for parent in Path(path).parents}
     return [
         path for path in unwanted if path in directories or any(str(p) in files for p in Path(path).parents)

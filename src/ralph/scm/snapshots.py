@@ -1,7 +1,8 @@
-"""The tree before every iteration, kept as a commit under `refs/ralph/<run>/<name>`.
+"""Snapshots of the tree before every iteration, saved as commits under `refs/ralph/<run>/<name>`.
 
-Tracked and untracked files, not ignored ones, not message buses; nested repositories and submodules too, as plain files of the
-same tree. HEAD, the index and the files stay untouched: everything happens in a copy of the index.
+They contain tracked and untracked files, but no git-ignored files and no message buses. Nested repositories and
+submodules are included as plain files of the same tree. HEAD, the index and the files stay untouched: everything
+happens in a copy of the index.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
 
 HUGE_FILE = 50 << 20
-"""An untracked file larger than this is left out, and named."""
+"""Untracked files larger than this are left out, with a note."""
 
 HUGE_NESTED = 200 << 20
-"""A nested repository with more packed objects than this is left out, and named."""
+"""Nested repositories with more packed data than this are left out, with a note."""
 
 _MAX_UNREADABLE = 20
 
@@ -35,7 +36,7 @@ class Snapshot(Struct, frozen=True):
 
 
 class _Copy(Struct):
-    """A copy of the index, brought up to what is in the working tree. `staged`: the index as it was."""
+    """A copy of the index, updated from the working tree. `staged` is the tree of the original index."""
 
     index: Path
     staged: str = ""
@@ -43,7 +44,7 @@ class _Copy(Struct):
 
 
 class _Change(Struct, frozen=True):
-    """One entry of `git status`: what differs between HEAD and the index, and the index and the tree."""
+    """One entry of `git status`: HEAD against the index, and the index against the working tree."""
 
     in_index: str
     in_tree: str
@@ -51,7 +52,7 @@ class _Change(Struct, frozen=True):
 
 
 def snapshot_name(iteration: int, again: int) -> str:
-    """Of the tree before the next iteration; one that is done again keeps its first snapshot."""
+    """The name for the tree before the next iteration. A repeated iteration keeps its first snapshot."""
     return f"{iteration + 1}-{again + 1}" if again else str(iteration + 1)
 
 
@@ -60,7 +61,7 @@ def ref_of(run: str, name: str | int) -> str:
 
 
 class Snapshots:
-    """Takes snapshots of one repository for one run; `scratch` holds the copy of the index."""
+    """Takes snapshots of one repository for one run. `scratch` holds the copy of the index."""
 
     def __init__(self, repository: Repository, run: Runner, run_id: str, scratch: Path) -> None:
         self._git = Git(repository, run)
@@ -69,7 +70,7 @@ class Snapshots:
         self._scratch = scratch
 
     def take(self, name: str | int) -> Snapshot:
-        """Keep the tree under a name."""
+        """Save the tree under a name."""
         copy, tree = self._tree(name)
         head = self._git.attempt("rev-parse", "-q", "--verify", "HEAD").out.decode().strip()
         parents = [head] if head else []
@@ -84,11 +85,11 @@ class Snapshots:
         return Snapshot(ref, commit, tree, tuple(copy.left_out))
 
     def tree(self) -> str:
-        """The tree as it is now, without keeping it; equal trees have equal names."""
+        """The hash of the current tree, without saving a snapshot."""
         return self._tree("now")[1]
 
     def write(self, directory: Path) -> None:
-        """Write the tree as it is now into an empty directory: what git ignores is not there."""
+        """Write the current tree, without git-ignored files, into an empty directory."""
         copy, _ = self._tree("now")
         self._git("checkout-index", "--all", "--force", f"--prefix={directory}/", index=copy.index)
 
@@ -100,19 +101,19 @@ class Snapshots:
             for number, path in enumerate(nested):
                 self._embed(copy, path, f"{name}.nested.{number}")
         except OSError as error:
-            raise GitError(f"The tree could not be kept: {error}") from error
+            raise GitError(f"Snapshot failed: {error}") from error
         return copy, self._git.line("write-tree", index=copy.index)
 
     def _copy_index(self) -> tuple[_Copy, list[_Change]]:
-        """A copy of the index and what has changed; one that cannot be read is as good as none."""
+        """A copy of the index and the changes. An unreadable index counts as missing."""
         self._scratch.mkdir(parents=True, exist_ok=True)
         copy = _Copy(self._scratch / "index")
         copy.index.unlink(missing_ok=True)
         index = self._git.repository.git_dir / "index"
         if index.is_file():
-            shutil.copy2(index, copy.index)  # its time tells git which files may have changed unseen
+            shutil.copy2(index, copy.index)  # git needs its mtime to notice changed files
         elif os.path.lexists(index):
-            copy.left_out.append("the index is no file and is not kept")
+            copy.left_out.append("the index is not a regular file and is left out")
         try:
             changes = self._changes(copy.index)
         except GitError:
@@ -129,7 +130,7 @@ class Snapshots:
         return [_Change(e[0], e[1], e[3:]) for e in paths(self._git("status", *options, index=index))]
 
     def _update(self, copy: _Copy, changes: list[_Change]) -> list[str]:
-        """Bring the copy up to the working tree; returns the nested repositories."""
+        """Update the copy from the working tree, and return the nested repositories."""
         top = self._git.repository.top
         changed, nested = [], self._submodules(copy.index)
         for change in changes:
@@ -139,7 +140,7 @@ class Snapshots:
             if path.endswith("/") or (change.in_tree == "?" and _is_nested(top / path)):
                 nested.append(path.rstrip("/"))
             elif change.in_tree == "?" and _size(top / path) > HUGE_FILE:
-                copy.left_out.append(f"{path} is larger than {HUGE_FILE >> 20} MB and is not kept")
+                copy.left_out.append(f"{path} is larger than {HUGE_FILE >> 20} MB and is left out")
             elif change.in_tree != " ":
                 changed.append(path)
         if nested:
@@ -155,7 +156,7 @@ class Snapshots:
         return [path for path in self._git.nested(index) if _is_nested(repository.top / path)]
 
     def _add(self, copy: _Copy, changed: list[str]) -> None:
-        """Put files into the copy; one that cannot be read is left out, and named."""
+        """Add files to the copy. Unreadable files are left out, with a note."""
         for _ in range(_MAX_UNREADABLE):
             if not changed:
                 return
@@ -167,21 +168,21 @@ class Snapshots:
             bad = next((path for path in changed if path in done.err), None)
             if bad is None:
                 raise GitError.of("update-index", done.err, self._git.repository)
-            copy.left_out.append(f"{bad} cannot be read and is not kept")
+            copy.left_out.append(f"{bad} cannot be read and is left out")
             changed = [path for path in changed if path != bad]
         raise GitError(f"More than {_MAX_UNREADABLE} files cannot be read.")
 
     def _embed(self, copy: _Copy, path: str, name: str) -> None:
-        """Put the files of a nested repository into the tree, as if they were plain files of ours."""
+        """Add the files of a nested repository to the tree as plain files."""
         repository = repository_at(self._git.repository.top / path)
         if repository is None:
-            copy.left_out.append(f"the nested repository {path} cannot be read and is not kept")
+            copy.left_out.append(f"the nested repository {path} cannot be read and is left out")
             return
         if not self._holds(repository):
-            copy.left_out.append(f"{path} leads to a repository somewhere else and is not kept")
+            copy.left_out.append(f"{path} points to a repository somewhere else and is left out")
             return
         if _packed_size(repository) > HUGE_NESTED:
-            copy.left_out.append(f"the nested repository {path} is too large and is not kept")
+            copy.left_out.append(f"the nested repository {path} is too large and is left out")
             return
         try:
             inner = Snapshots(repository, self._runner, self._run, self._scratch / name).take(name)
@@ -192,10 +193,10 @@ class Snapshots:
             self._git("read-tree", f"--prefix={path}/", inner.tree, index=copy.index)
             copy.left_out += [f"{path}/{note}" for note in inner.notes]
         except RalphError as error:
-            copy.left_out.append(f"the nested repository {path} is not kept: {error.message}")
+            copy.left_out.append(f"the nested repository {path} is left out: {error.message}")
 
     def _holds(self, nested: Repository) -> bool:
-        """Does all that git would write to lie inside of our repository, whatever links there are?"""
+        """Whether everything git would write to is inside our repository, with links resolved."""
         ours = [real(each) for each in (self._git.repository.top, self._git.repository.common)]
         shared = (nested.common, nested.common / "objects", nested.common / "refs")
         written = (nested.top, nested.git_dir, *shared)
@@ -203,7 +204,7 @@ class Snapshots:
 
 
 def _is_nested(path: Path) -> bool:
-    """A link leads to a repository at most, and a link is what is kept."""
+    """Whether a directory is a repository. A link to one is saved as a link."""
     return os.path.isdir(path) and not os.path.islink(path) and repository_at(path) is not None
 
 

@@ -1,4 +1,4 @@
-"""Locks of git that are in the way: one that somebody works under is waited for, one that was left behind goes."""
+"""Git lock files that block a command: wait for one that is in use, remove one that was left behind."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _IN_THE_WAY = re.compile(r"Unable to create '([^']+\.lock)': File exists")
 
 
 def is_freed(error: str, repository: Repository, index: Path | None = None) -> bool:
-    """Was a lock the reason for an error, and is it gone now? Then the command can be tried again.
+    """Whether a lock caused the error and is gone now, so that the command can be retried.
 
-    `index`: one of Ralph's own, outside of the repository.
+    `index` is one of Ralph's own index files, outside the repository.
     """
     found = _IN_THE_WAY.search(error)
     if found is None:
@@ -36,7 +36,10 @@ def _is_inside(lock: Path, repository: Repository) -> bool:
 
 
 def _is_gone(lock: Path, top: Path) -> bool:
-    """Git closes some of its locks before it is done, so a git that works there counts as well as an open lock."""
+    """Wait for a lock to go, or remove a stale one.
+
+    Git closes some of its lock files before it is done, so a git process in the directory counts as holding it.
+    """
     began = time.monotonic()
     with suppress(OSError):
         while (watched := time.monotonic() - began) < PATIENCE:
@@ -52,7 +55,7 @@ def _is_gone(lock: Path, top: Path) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Does a live process have this file open? Where that cannot be known: yes."""
+    """Whether a live process has this file open. True if that cannot be determined."""
     if not os.path.isdir("/proc/self/fd"):
         return True
     wanted = os.path.realpath(path)

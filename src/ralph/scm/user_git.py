@@ -1,4 +1,4 @@
-"""Git as the user has it: hooks, filters and identity as they were when the work began, and none planted since."""
+"""Git as the user configured it: hooks, filters and identity as they were when the work began."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ralph.scm.stale import is_freed
 
 
 class UserGit:
-    """Calls git in one working tree for the user."""
+    """Runs git in one working tree on behalf of the user."""
 
     def __init__(self, repository: Repository, run: Runner, baseline: Baseline) -> None:
         self._repository = repository
@@ -35,7 +35,7 @@ class UserGit:
         return self._runner(["git", *words], variables | UNREPLACED | config_variables(pinned), stdin)
 
     def failure(self, what: str, done: GitOutput) -> str:
-        """What went wrong in git's own words, and what to do next."""
+        """The error in git's own words, with what to do next."""
         error = done.err.strip() or done.out.decode(errors="replace")
         hint = hint_for(error, self._repository)
         return f"git {what} failed: {clean(gist(error))}" + (f" Next: {hint}" if hint else "")

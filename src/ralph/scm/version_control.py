@@ -1,4 +1,4 @@
-"""What the loop needs of version control: the tree before an iteration, changes, commits."""
+"""Version control for the loop: snapshots before an iteration, changes, commits."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class VersionControl:
 
     @property
     def missing(self) -> str:
-        """What the user asked for and cannot have here, in words."""
+        """A message about requested features that are unavailable here; "" if there are none."""
         if self._repository is not None:
             return ""
         wants_git = self._plan.scm is not None and self._tasks is None
         if self._plan.snapshots or wants_git:
             more = " and no commits." if wants_git else "."
-            return f"This is no git repository: there are no snapshots{more}"
+            return f"Not a git repository: no snapshots{more}"
         return ""
 
     def record_baseline(self) -> None:
@@ -62,7 +62,7 @@ class VersionControl:
             self._baseline.record()
 
     def has_hooks(self) -> bool:
-        """Has the user git hooks that a commit of ours would run?"""
+        """Whether the user has git hooks that Ralph's commits would run."""
         return self._baseline is not None and self._tasks is not None and self._baseline.has_hooks()
 
     def snapshot(self, name: str) -> Snapshot | None:
@@ -71,21 +71,21 @@ class VersionControl:
         return self._snapshots.take(name)
 
     def files_changed(self) -> int | None:
-        """How many files differ between the first snapshot and the last one."""
+        """The number of files that differ between the first snapshot and the last."""
         return self._history.files_changed() if self._history is not None and self._plan.snapshots else None
 
     def tree(self) -> str:
-        """A name for the tree as it is: equal when nothing has changed."""
+        """A hash of the current tree, equal as long as nothing changes."""
         if self._snapshots is not None:
             return self._snapshots.tree()
         return digest(Path(self._plan.directory))
 
     @contextmanager
     def fresh_copy(self) -> Iterator[tuple[Path, Path]]:
-        """The repository without what git ignores, in a directory of its own for a while, and the project in it."""
+        """A temporary copy of the repository without git-ignored files, and the path of the project in it."""
         if self._snapshots is None or self._repository is None:
             raise RalphError("A clean guardrail needs a git repository.")
-        import tempfile  # no other guardrail needs it
+        import tempfile  # only clean guardrails need it
 
         with tempfile.TemporaryDirectory(prefix="ralph-clean-", ignore_cleanup_errors=True) as copy:
             self._snapshots.write(Path(copy))
@@ -94,16 +94,16 @@ class VersionControl:
             yield Path(copy), project
 
     def diff(self, base: str) -> str:
-        """All changes since a commit as text: new files too, ignored ones and caches not."""
+        """All changes since a commit as text, with new files but without git-ignored files and caches."""
         if self._history is None or self._baseline is None or not base:
             return ""
         caches = self._baseline.caches(self._baseline.untracked())
         return self._history.difference(base, self.tree(), left_out=caches)
 
     def touched(self, globs: Sequence[str], since: str, absent: Sequence[str]) -> list[tuple[Change, str]]:
-        """Files of a commit that match a glob and are not the same any more, each with its difference.
+        """Files of a commit that match a glob and have changed, each with its diff.
 
-        And files that are not in it, if a part of their path is a name in `absent`.
+        Also new files if a part of their path is a name in `absent`.
         """
         if self._history is None or not (globs or absent):
             return []
@@ -112,7 +112,7 @@ class VersionControl:
         return [(change, self._history.difference(since, tree, change.path)) for change in found]
 
     def lost(self, since: str) -> tuple[list[str], list[str]]:
-        """Files of a tree that are gone by now, and were not only renamed; and those that have lost lines."""
+        """Files of a tree that are gone and were not just renamed, and files that have lost lines."""
         if self._history is None or not since:
             return [], []
         tree = self.tree()
@@ -122,9 +122,9 @@ class VersionControl:
         return self._tasks is not None and self._tasks.has_changes()
 
     def commit_files(self, names: list[str], message: str) -> str:
-        """Commit these files, seen from the project, and nothing else; without a repository nothing happens.
+        """Commit these files and nothing else. Without a repository, do nothing.
 
-        Returns what went wrong.
+        Names are relative to the project. Returns what went wrong.
         """
         return self._committer.commit_files(names, message) if self._committer is not None else ""
 
@@ -136,7 +136,7 @@ class VersionControl:
 
 
 def digest(directory: Path) -> str:
-    """The files of a directory that is no repository, by name, size and time."""
+    """A hash of the files of a directory outside a repository, by name, size and time."""
     found = hashlib.sha256()
     for root, directories, names in os.walk(directory):
         directories[:] = sorted(d for d in directories if d not in (".git", ".ralph"))

@@ -1,4 +1,4 @@
-"""Worktrees and branches of Ralph's own, and how what was made in one gets into the user's branch."""
+"""Ralph's own worktrees and branches, and how their work gets into the user's branch."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ralph.scm.repository import Repository, repository_at
 from ralph.scm.user_git import UserGit
 
 _READY = "ralph-ready"
-"""In a worktree's git directory: it was made and set up to the end."""
+"""A file in a worktree's git directory which marks that it was created completely."""
 
 _LIST = threading.RLock()
-"""Whoever reads the list of worktrees or changes it: git fails where it meets one that another git is making."""
+"""Held while the list of worktrees is read or changed: git fails on one that another git is creating."""
 
 
 def branch_of(task: str, attempt: int = 1) -> str:
-    """No id of a task has a plus in it."""
+    """The branch of an attempt at a task. Task ids never contain a plus."""
     return f"ralph/{task}" if attempt == 1 else f"ralph/{task}+{attempt}"
 
 
 def task_of(branch: str) -> str:
-    """The task that a branch would be of; "" if of none."""
+    """The task a branch name stands for; "" if none."""
     return branch.removeprefix("ralph/").partition("+")[0] if branch.startswith("ralph/") else ""
 
 
@@ -44,14 +44,14 @@ class Worktrees:
         self.git = Git(repository, run)
         self._user_git = UserGit(repository, run, baseline)
 
-    # ---- what is there ----
+    # ---- reading ----
 
     def current_branch(self) -> str:
-        """The branch that is checked out; "" if none is."""
+        """The branch that is checked out; "" if HEAD is detached."""
         return self.git.attempt("symbolic-ref", "-q", "--short", "HEAD").out.decode().strip()
 
     def commit(self, name: str) -> str:
-        """The commit of a branch or of anything else; "" if there is none."""
+        """The commit of a branch or any other name; "" if there is none."""
         found = self.git.attempt("rev-parse", "-q", "--verify", f"{name}^{{commit}}")
         return found.out.decode().strip() if found.code == 0 else ""
 
@@ -59,7 +59,7 @@ class Worktrees:
         return self.commit(f"refs/heads/{branch}")
 
     def branch_commits(self, *branches: str) -> list[str]:
-        """The same for several."""
+        """The same for several branches."""
         refs = [f"refs/heads/{branch}" for branch in branches]
         listing = self.git.line("for-each-ref", "--format=%(objectname) %(refname)", *refs).splitlines()
         commits = {ref: commit for commit, _, ref in (line.partition(" ") for line in listing)}
@@ -69,11 +69,11 @@ class Worktrees:
         return self.git.attempt("merge-base", "--is-ancestor", old, new).code == 0
 
     def is_next(self, old: str, new: str) -> bool:
-        """Is this the one commit that follows on another?"""
+        """Whether `old` is the only parent of `new`."""
         return self.git.line("rev-parse", f"{new}^@") == old
 
     def brought(self, tip: str, base: str) -> str:
-        """The commit by which a branch that contains a tip has got it."""
+        """The commit that brought `tip` into a branch which contains it."""
         between = self.git.line("rev-list", "--first-parent", "--ancestry-path", f"{tip}..{base}").split()
         return between[-1] if between else tip
 
@@ -92,10 +92,10 @@ class Worktrees:
                 return top
         return None
 
-    # ---- who commits ----
+    # ---- identity and signing ----
 
     def identity_problem(self) -> str:
-        """Why git would not let the user commit; "" if it would."""
+        """Why git would refuse a commit by the user; "" if it would not."""
         for who in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
             done = self._user_git("var", who)
             if done.code:
@@ -103,7 +103,7 @@ class Worktrees:
         return ""
 
     def signing_problem(self) -> str:
-        """Why git could not sign a commit, where the user wants all of them to be signed; "" if it could."""
+        """Why git could not sign a commit; "" if it could, or if the user does not sign commits."""
         wanted = self.git.attempt("config", "--type=bool", "commit.gpgSign").out.strip() == b"true"
         if not wanted:
             return ""
@@ -113,14 +113,14 @@ class Worktrees:
     # ---- making and removing ----
 
     def found(self, path: Path) -> Repository | None:
-        """A worktree that was made to the end, wherever an agent has moved its HEAD."""
+        """A completely created worktree, wherever an agent has moved its HEAD; None if there is none."""
         there = repository_at(path)
         if there is None or real(there.common) != real(self.git.repository.common):
             return None
         return there if (there.git_dir / _READY).exists() else None
 
     def add(self, path: Path, branch: str, start: str) -> Repository:
-        """A worktree on a branch, which is made if there is none."""
+        """Add a worktree on a branch, which is created at `start` if it does not exist."""
         new = [] if self.branch_commit(branch) else ["-b", branch]
         return self._add(path, *new, str(path), *([start] if new else [branch]))
 
@@ -139,13 +139,13 @@ class Worktrees:
     def at(self, path: Path) -> Repository:
         found = repository_at(path)
         if found is None:
-            raise GitError(f"{path} is no worktree any more.")
+            raise GitError(f"{path} is no longer a worktree.")
         return found
 
     def remove(self, path: Path) -> None:
-        """Whatever is in it goes, and what git has noted of it; what was committed stays on its branch.
+        """Remove a worktree with everything in it, and git's record of it. Its commits stay on its branch.
 
-        Not `git worktree prune`: the user may have worktrees on disks that are not there now.
+        Not with `git worktree prune`, because the user may have worktrees on disks that are not mounted.
         """
         _wipe(path)
         with _LIST:
@@ -153,7 +153,7 @@ class Worktrees:
                 _wipe(entry)
 
     def _noted(self, path: Path) -> list[Path]:
-        """What git has noted of a worktree there; a git that was killed may have left a note that leads nowhere."""
+        """Git's records of a worktree at this path, including incomplete ones that a killed git has left."""
         places = {entry: _place(entry) for entry in (self.git.repository.common / "worktrees").glob("*")}
         named_so = re.compile(rf"{re.escape(path.name)}\d*")
         return [
@@ -163,12 +163,12 @@ class Worktrees:
         ]
 
     def delete_refs(self, *refs: str) -> None:
-        """Those that are not there need not be deleted."""
+        """Delete these refs. Missing ones are ignored."""
         self.git.attempt("update-ref", "--stdin", "-z", stdin=listed(f"delete {ref}\0" for ref in refs))
 
 
 def _place(entry: Path) -> Path | None:
-    """Where the worktree is that an entry of git's list is about."""
+    """The path of the worktree that an entry of git's list refers to."""
     try:
         return Path(os.fsdecode((entry / "gitdir").read_bytes()).strip()).parent
     except OSError:
@@ -176,7 +176,7 @@ def _place(entry: Path) -> Path | None:
 
 
 def _wipe(path: Path) -> None:
-    """Remove a directory, also one that an agent has made read-only."""
+    """Remove a directory, even one that an agent has made read-only."""
     shutil.rmtree(path, ignore_errors=True)
     if not path.exists():
         return
@@ -186,7 +186,7 @@ def _wipe(path: Path) -> None:
 
 
 class Tree:
-    """A working tree that Ralph merges in. All but `advance` and `take_back` is only for Ralph's own."""
+    """A working tree that Ralph merges in. Only `advance` and `take_back` are for the user's checkout."""
 
     def __init__(self, repository: Repository, run: Runner, baseline: Baseline) -> None:
         self.repository = repository
@@ -202,9 +202,9 @@ class Tree:
         return self.git.attempt("merge-base", "--is-ancestor", commit, "HEAD").code == 0
 
     def attach(self, branch: str, commit: str = "") -> None:
-        """HEAD is on the branch, and both on the commit, else where HEAD was, whatever an agent has done to them.
+        """Put HEAD on the branch, and both on the commit, or else where HEAD was, whatever an agent did to them.
 
-        A branch that was deleted comes back where HEAD was last.
+        A deleted branch is restored where HEAD was last.
         """
         ref = f"refs/heads/{branch}"
         found = self.git.attempt("rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
@@ -216,7 +216,7 @@ class Tree:
             self.git("symbolic-ref", "HEAD", ref)
 
     def last_head(self) -> str:
-        """Where HEAD was before the branch that it is on was deleted; that is noted as a move to nowhere."""
+        """Where HEAD was before its branch was deleted, which the reflog records as a move to zeros."""
         try:
             notes = (self.repository.git_dir / "logs" / "HEAD").read_text(errors="replace").splitlines()
         except OSError:
@@ -225,7 +225,7 @@ class Tree:
         return next((commit for commit in commits if commit.strip("0")), "")
 
     def put_on(self, commit: str, message: str) -> None:
-        """What HEAD has becomes a commit after another one that HEAD has lost."""
+        """Commit the tree of HEAD on top of a commit that HEAD has lost."""
         if not self.has(commit):
             tree = self.git.line("rev-parse", "HEAD^{tree}")
             self.git("update-ref", "HEAD", self.git.line("commit-tree", tree, "-p", commit, "-m", message))
@@ -233,7 +233,7 @@ class Tree:
     # ---- committing and merging ----
 
     def keep(self, message: str, left_out: Iterable[str]) -> None:
-        """Commit what is there, so that it lies on the branch; no hook and no missing key can refuse that."""
+        """Commit the current state to the branch. No hook and no missing signing key can refuse that."""
         add_all(self.git.attempt, self.git, left_out)
         self.git("commit", "-q", "--no-verify", "--no-gpg-sign", "--allow-empty", "-m", message)
 
@@ -241,7 +241,7 @@ class Tree:
         return (self.repository.git_dir / "MERGE_HEAD").exists()
 
     def merge(self, other: str, message: str, *options: str) -> list[str]:
-        """Merge another commit in; returns the files that have a conflict, and leaves them so."""
+        """Merge another commit, and return the files with conflicts, which are left as they are."""
         done = self._user_git("merge", "--no-ff", "--no-edit", *options, "-m", message, other)
         if done.code == 0:
             return []
@@ -251,9 +251,9 @@ class Tree:
         return unmerged
 
     def bring_in(self, other: str, message: str, *, is_clean: bool) -> None:
-        """Merge another commit in, for an agent to resolve what conflicts; no hook can refuse that.
+        """Merge another commit, leaving conflicts for an agent to resolve. No hook can refuse that.
 
-        Files that are changed already are those of a merge that was begun before: the merge goes on with them.
+        Files that are already changed belong to an earlier unfinished merge, which continues with them.
         """
         if self.is_merging():
             return
@@ -264,7 +264,7 @@ class Tree:
             (self.repository.git_dir / "MERGE_MSG").write_text(f"{message}\n")
 
     def trusted(self, brought: str) -> str:
-        """What may be trusted while a commit is brought in: both sides, and where they conflict, what was brought."""
+        """The commit to trust while a commit is merged in: both sides, and the merged-in side for conflicts."""
         if not (unmerged := self._unmerged()):
             return self.head()
         with tempfile.TemporaryDirectory() as scratch:
@@ -276,7 +276,7 @@ class Tree:
             self.git("update-index", "-z", "--index-info", index=index, stdin=listed(theirs))
             tree = self.git.line("write-tree", index=index)
         parents = ("-p", self.head(), "-p", brought)
-        return self.git.line("commit-tree", tree, *parents, "-m", "What may be trusted")
+        return self.git.line("commit-tree", tree, *parents, "-m", "Trusted versions")
 
     def _unmerged(self) -> list[str]:
         return paths(self.git("diff", "--name-only", "-z", "--diff-filter=U", "--ignore-submodules=dirty"))
@@ -284,15 +284,15 @@ class Tree:
     # ---- the user's checkout ----
 
     def advance(self, commit: str) -> str:
-        """Fast-forward what is checked out here; returns why that is refused, "" if it was done.
+        """Fast-forward the checkout, and return why git refused, or "".
 
-        Files that somebody has changed are never overwritten: then git refuses.
+        Locally changed files are never overwritten: git refuses instead.
         """
         done = self._user_git("merge", "--ff-only", "-q", commit)
         return self._user_git.failure("merge --ff-only", done) if done.code else ""
 
     def take_back(self, commit: str) -> None:
-        """Undo what a fast-forward to a commit had written when it was killed: its files, or beginnings of them."""
+        """Undo a fast-forward that was killed halfway, by resetting files it wrote completely or in part."""
         written = {path for path, blob in self._changes_of(commit) if self._is_begun(path, blob)}
         tracked = written.intersection(paths(self.git("ls-files", "-z")))
         self._user_git("checkout-index", "-f", "-z", "--stdin", stdin=listed(sorted(tracked)))
@@ -300,7 +300,7 @@ class Tree:
             (self.repository.top / path).unlink()
 
     def _changes_of(self, commit: str) -> list[tuple[str, str]]:
-        """The files that a commit has added or changed, each with its blob."""
+        """The files a commit added or changed, each with its blob."""
         fields = paths(
             self.git("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=AM", f"{commit}^1", commit)
         )

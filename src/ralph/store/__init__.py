@@ -1,1 +1,1 @@
-"""The only writer of durable state: journal, runs and their commands, tasks, bus, locks, files."""
+"""Durable state, written only from here: journal, runs and their commands, tasks, bus, locks, files."""

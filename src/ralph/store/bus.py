@@ -1,8 +1,8 @@
-"""The message bus of a task or a project: many processes post to one file, and none breaks another's message.
+"""The message bus of a task or a project: many processes post to one file without breaking each other's messages.
 
-A writer holds a lock on the file, appends with one write, and returns when the message is on the disk. What a
-writer leaves that is killed on the way is no message to any reader; the next writer moves it to a file beside
-the bus. The format is in messages.py.
+A writer locks the file, appends with one write, and returns when the message is on disk. A partial message from
+a killed writer is not a message to any reader; the next writer moves it to a file next to the bus. messages.py
+defines the format.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from ralph.store.messages import (
 
 FACT, INFO, WARNING, ERROR, WAIT = "FACT", "INFO", "WARNING", "ERROR", "wait_without_restart"
 TYPES = (FACT, INFO, WARNING, ERROR, WAIT)
-"""The types that mean something to Ralph; any other word is a type too."""
+"""The types Ralph knows. Any other word is allowed too."""
 
 MAX_FILE = 4 << 30
-"""Bytes of a bus; a larger file is neither read nor written."""
+"""Maximum size of a bus in bytes. A larger file is neither read nor written."""
 
 PATIENCE = 30.0
 """Seconds to wait for other writers."""
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_MOVE_AWAY = "Move it away, and a new one begins."
+_MOVE_AWAY = "Move it away to start a new one."
 
 
 class Posted(msgspec.Struct, frozen=True):
-    """What became of a message: its id, whether it is new, and the torn end that had to be moved aside."""
+    """The result of a post: the message's id, whether it is new, and a torn end that was moved aside."""
 
     id: str
     is_new: bool
@@ -63,23 +63,23 @@ def task_bus(folder: Path) -> Path:
 
 
 def project_bus(folder: Path) -> Path:
-    """The bus that all tasks of a project share: in the directory that has the task's folder."""
+    """The bus shared by all tasks of a project, in the parent directory of the task's folder."""
     return Path(os.path.realpath(folder)).parent / PROJECT_BUS
 
 
 def task_name(folder: Path) -> str:
-    """What a task is called unless somebody says otherwise: as its folder."""
+    """The default name of a task: that of its folder."""
     return os.fsencode(Path(os.path.realpath(folder)).name).decode(errors="backslashreplace")
 
 
 def as_type(word: str) -> str:
-    """A type as it is written: those that Ralph knows in their own case, others as they are."""
+    """A type in its canonical form: known types in their usual case, others unchanged."""
     for known in TYPES:
         if word.casefold() == known.casefold():
             return known
     if not _TYPE.fullmatch(word):
         raise RalphError(
-            f"{word!r} is no message type: letters, digits, - and _, at most 64.",
+            f"{word!r} is not a message type: use letters, digits, - and _, at most 64 characters.",
             f"Known: {', '.join(TYPES)}.",
         )
     return word
@@ -89,7 +89,7 @@ def as_type(word: str) -> str:
 
 
 class Bus:
-    """Posts messages. Keep it for many: it remembers which ids of a run it has seen."""
+    """Posts messages. Reuse one object for many: it remembers the ids of a run it has seen."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -98,9 +98,9 @@ class Bus:
     def post(
         self, at: float, type: str, body: str, *, task: str = "", run: str = "", seq: int | None = None
     ) -> Posted:
-        """Append a message; when this returns it is on the disk.
+        """Append a message. It is on disk when this returns.
 
-        With `seq` the id is `<run>.<seq>`, and a message that is there already is not posted again.
+        With `seq` the id is `<run>.<seq>`, and a message that already exists is not posted again.
         """
         if seq is not None and not _RUN.fullmatch(run):
             raise ValueError(f"a message with a sequence number needs a run, not {run!r}")
@@ -114,12 +114,12 @@ class Bus:
                 if seq is None:
                     id = f"{end + len(start):010d}-{os.urandom(2).hex()}"
                 self._append(descriptor, start + _encoded(msgspec.structs.replace(message, id=id)), end)
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # those who wait for the disk wait for it together
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # so that several writers can wait for the disk together
             self._sync(descriptor, is_first=end == 0)
         return Posted(id, is_new, moved)
 
     def _append(self, descriptor: int, data: bytes, end: int) -> None:
-        """All of it or nothing; normally one write."""
+        """Write all of it or nothing, normally with one write."""
         if end + len(data) > MAX_FILE:
             raise RalphError(f"{self.path}: the message bus is full ({end:,} bytes).", _MOVE_AWAY)
         try:
@@ -139,7 +139,7 @@ class Bus:
             raise _error(self.path, "cannot be written", error) from None
 
     def _recovered(self, descriptor: int) -> tuple[int, Damage | None]:
-        """Where the next message goes. What a writer left that was cut off is moved to a file beside the bus."""
+        """The offset for the next message. The torn end of a killed writer is moved to a file next to the bus."""
         end = os.fstat(descriptor).st_size
         found = scan_end(descriptor, end)
         if found and isinstance(torn := found[-1], Damage) and torn.is_torn:
@@ -162,7 +162,7 @@ class Bus:
             os.close(descriptor)
 
     def _ids(self, run: str, descriptor: int, end: int) -> set[str]:
-        """The ids of a run; only what is new in the file is looked at."""
+        """The ids of a run. Only the new part of the file is searched."""
         file = os.fstat(descriptor).st_ino
         seen = self._seen.get(run)
         if seen is None or seen.file != file or seen.end > end:
@@ -183,12 +183,12 @@ class _Seen:
 
 
 def read(path: Path, since: str | None = None) -> Iterator[BusMessage | Damage]:
-    """All messages, or those after the one with this id; memory does not grow with the file."""
+    """All messages, or those after the one with this id. Memory use does not grow with the file."""
     return BusReader(path, since).news()
 
 
 class BusReader:
-    """Reads a bus, and later what has come since. A bus that is not there yet has no messages."""
+    """Reads a bus, and later the new messages. A bus that does not exist yet has none."""
 
     def __init__(self, path: Path, since: str | None = None) -> None:
         self.path = path
@@ -199,7 +199,7 @@ class BusReader:
             self._go_behind(since)
 
     def skip(self) -> None:
-        """Leave out all that is there now."""
+        """Skip everything that is there now."""
         with self._opened() as descriptor:
             if descriptor is not None:
                 end = _settled_end(descriptor)
@@ -208,19 +208,19 @@ class BusReader:
                 self._offset = found[-1].offset if torn else end
 
     def news(self) -> Iterator[BusMessage | Damage]:
-        """What has come since the last time. A torn end is told once: the next writer moves it aside."""
+        """The messages since the last call. A torn end is reported once; the next writer moves it aside."""
         with self._opened() as descriptor:
             if descriptor is None:
                 return
             torn = yield from self._read(descriptor, os.fstat(descriptor).st_size)
-            if torn:  # or somebody is writing it right now
+            if torn:  # or a process is writing it right now
                 torn = yield from self._read(descriptor, _settled_end(descriptor))
             if torn and torn != self._told:
                 self._told = torn
                 yield torn
 
     def _read(self, descriptor: int, end: int) -> Generator[BusMessage | Damage, None, Damage | None]:
-        """Up to `end`; returns the torn end, if there is one."""
+        """Read up to `end`, and return the torn end, if there is one."""
         for item in scan(descriptor, self._offset, end):
             if isinstance(item, Damage):
                 if item.is_torn:
@@ -238,11 +238,11 @@ class BusReader:
                     if found.message.id == since:
                         self._offset = found.end
                         return
-        raise RalphError(f"{self.path}: there is no message {since!r}.", "`ralph bus read` shows the ids.")
+        raise RalphError(f"{self.path}: message {since!r} not found.", "`ralph bus read` shows the ids.")
 
     @contextmanager
     def _opened(self) -> Iterator[int | None]:
-        """The file as it is now; one that was put in its place, or cut, is read from its beginning."""
+        """The open file. If it was replaced or truncated, it is read from the start."""
         try:
             descriptor = _open(self.path, os.O_RDONLY)
         except FileNotFoundError:
@@ -261,19 +261,19 @@ class BusReader:
 
 
 def _open(path: Path, flags: int) -> int:
-    """A regular file of a sane size, never through a link; anything else is one clear error."""
+    """Open a regular file of reasonable size, never through a link. Anything else is one clear error."""
     careful = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | careful, 0o644)
     except FileNotFoundError:
         if flags & os.O_CREAT:
-            raise RalphError(f"{path.parent}: there is no such directory.") from None
+            raise RalphError(f"{path.parent}: directory not found.") from None
         raise
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise RalphError(f"{path}: the message bus is a symbolic link.", _MOVE_AWAY) from None
         if error.errno == errno.EISDIR:
-            raise RalphError(f"{path}: the message bus is no regular file.", _MOVE_AWAY) from None
+            raise RalphError(f"{path}: the message bus is not a regular file.", _MOVE_AWAY) from None
         raise _error(path, "cannot be opened", error) from None
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE:
@@ -281,12 +281,12 @@ def _open(path: Path, flags: int) -> int:
     os.close(descriptor)
     if stat.S_ISREG(status.st_mode):
         raise RalphError(f"{path}: the message bus is too large ({status.st_size:,} bytes).", _MOVE_AWAY)
-    raise RalphError(f"{path}: the message bus is no regular file.", _MOVE_AWAY)
+    raise RalphError(f"{path}: the message bus is not a regular file.", _MOVE_AWAY)
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """The file, open for appending and this process its only writer. It is made where there is none."""
+    """Open the file for appending with an exclusive lock. It is created if missing."""
     deadline = time.monotonic() + PATIENCE
     while True:
         descriptor = _open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -306,13 +306,13 @@ def _lock_exclusively(path: Path, descriptor: int, deadline: float) -> None:
         raise _error(path, "cannot be locked", error) from None
     if not is_ours:
         raise RalphError(
-            f"{path}: another process has held the message bus for {PATIENCE:.0f} s.",
-            "Is it stopped? `fuser` shows who has the file open.",
+            f"{path}: another process has locked the message bus for {PATIENCE:.0f} s.",
+            "It may be stopped. `fuser` shows which process has the file open.",
         )
 
 
 def _lock(descriptor: int, how: int, deadline: float) -> bool:
-    """Asked again and again, so that one who holds it for ever holds up nobody; False after the deadline."""
+    """Try to lock until the deadline, so that a stuck process cannot block others forever. False if it failed."""
     pause = 0.0002
     while True:
         try:
@@ -333,7 +333,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _settled_end(descriptor: int) -> int:
-    """The end of the file at a moment when nobody writes; of one who writes for long, as it is now."""
+    """The end of the file while no process writes, or its current end if a writer takes too long."""
     with suppress(OSError):
         if _lock(descriptor, fcntl.LOCK_SH, time.monotonic() + 2):
             end = os.fstat(descriptor).st_size
@@ -343,7 +343,7 @@ def _settled_end(descriptor: int) -> int:
 
 
 def _refuse_rubbish(path: Path, descriptor: int) -> None:
-    """Text without any message may stay, and be appended to; binary data are somebody else's."""
+    """Refuse binary data. Text without any message may stay and be appended to."""
     head = os.pread(descriptor, 64 << 10, 0)
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
@@ -351,7 +351,7 @@ def _refuse_rubbish(path: Path, descriptor: int) -> None:
     except UnicodeDecodeError:
         is_text = False
     if not is_text and b" <!-- {" not in head:
-        raise RalphError(f"{path}: this is no message bus, but binary data.", _MOVE_AWAY)
+        raise RalphError(f"{path}: binary data, not a message bus.", _MOVE_AWAY)
 
 
 def _encoded(message: BusMessage) -> bytes:
@@ -361,8 +361,8 @@ def _encoded(message: BusMessage) -> bytes:
         raise RalphError("The message is not UTF-8 text.") from None
     if len(data) > MAX_BYTES:
         raise RalphError(
-            f"The message is too long: {len(data):,} bytes as it is written, at most {MAX_BYTES:,}.",
-            "Put it into a file and post where it is.",
+            f"The message is too long: {len(data):,} bytes encoded, at most {MAX_BYTES:,}.",
+            "Put it in a file and post the path.",
         )
     return data
 

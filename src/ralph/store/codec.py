@@ -1,4 +1,4 @@
-"""Values of the core as JSON rows and back. A row has a kind; a table says which value that is."""
+"""Core values as JSON rows and back. Each row has a kind, and a table maps kinds to types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ralph.core.model import Hold, Limits, Phase, Plan, State, Stop, Usage
 from ralph.errors import RalphError
 
 T = TypeVar("T")
-_NEWER = "A newer Ralph wrote it: upgrade."
+_NEWER = "It was written by a newer Ralph: upgrade."
 _DAMAGED = "Start a new run; `ralph prune` removes old ones."
 
 KINDS: dict[str, type[Any]] = {
@@ -40,13 +40,13 @@ KINDS: dict[str, type[Any]] = {
     "fail": model.Fail,
 }
 ENDS = frozenset({"stop", "fail"})
-"""With such a row a run is over. One that has only decided to stop is not: what its end has to do is yet to be done."""
+"""The rows that end a run. A run that has only decided to stop is not over: its final work is still to be done."""
 
 _KIND_OF = {type_: kind for kind, type_ in KINDS.items()}
 _encoder = msgspec.json.Encoder()
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 _making = threading.Lock()
-"""One thread at a time: msgspec crashes where one uses what another has not yet found out about a type."""
+"""One thread at a time: msgspec crashes if a thread uses type information that another is still building."""
 _state_fields = tuple(field.name for field in fields(State) if field.name != "plan")
 
 
@@ -59,9 +59,9 @@ def encode(value: object) -> str:
 
 
 def decode(kind: str, text: str) -> Any:
-    """The value of a row. A kind that this version does not know is refused by its name."""
+    """The value of a row. A kind this version does not know is an error that names it."""
     if kind not in KINDS:
-        raise RalphError(f"The journal has a row of a kind that this Ralph does not know: {kind!r}.", _NEWER)
+        raise RalphError(f"The journal has a row of an unknown kind: {kind!r}.", _NEWER)
     return decoded(_decoder(kind, KINDS[kind]), text, f"a row of kind {kind!r}")
 
 
@@ -80,7 +80,7 @@ def decoded(decoder: msgspec.json.Decoder[T], text: str, what: str) -> T:
 
 
 class RunBrief(Struct, frozen=True):
-    """The part of a state that a list of runs needs. `stop`: how the run has ended; None until it is over."""
+    """The part of a state that a list of runs needs. `stop` is the run's result; None until it is over."""
 
     phase: Phase
     now: float
@@ -98,13 +98,13 @@ _brief = msgspec.json.Decoder(RunBrief)
 
 
 def decode_brief(kind: str, text: str, run: str) -> RunBrief:
-    """Of the state after a row of this kind."""
+    """The brief of the state after a row of this kind."""
     brief = decoded(_brief, text, f"the state of run {run}")
     return brief if kind in ENDS else replace(brief, stop=None)
 
 
 def encode_state(state: State) -> str:
-    """A state without its plan, which is row 0 of the run."""
+    """Encode a state without its plan, which is row 0 of the run."""
     return encode({name: getattr(state, name) for name in _state_fields})
 
 

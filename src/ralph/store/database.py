@@ -1,4 +1,4 @@
-"""The one SQLite file of a user: opening it, its schema and version, and what can go wrong with it."""
+"""The user's SQLite file: opening it, its schema and version, and its errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from ralph.errors import RalphError
 
 VERSION = 1
-"""Schema changes only add; a store with a higher number is refused."""
+"""Schema changes only add. A store with a higher version is refused."""
 
 _APPLICATION_ID = 0x52414C50  # "RALP"
 _NETWORK_FILESYSTEMS = ("nfs", "cifs", "smb", "9p", "afs", "fuse.sshfs", "ceph", "glusterfs")
@@ -78,11 +78,11 @@ CREATE TABLE tasks (
 );
 CREATE INDEX tasks_open ON tasks (project, status, priority);
 """
-"""What a store that has no tasks yet gets when it is opened."""
+"""Added to a store without a tasks table when it is opened."""
 
 
 class Taken(RalphError):
-    """There is such a row already."""
+    """The row already exists."""
 
 
 class Missing(RalphError):
@@ -90,22 +90,22 @@ class Missing(RalphError):
 
 
 class DiskFull(RalphError):
-    """There is no room for the journal. The loop waits for room; nothing is lost."""
+    """The disk is full. The loop waits for space; nothing is lost."""
 
 
 class Busy(RalphError):
-    """Another process holds the store for very long. The loop waits; nothing is lost."""
+    """Another process has locked the store for too long. The loop waits; nothing is lost."""
 
 
 def reason_to_wait(error: Exception) -> str:
-    """Is this something that passes by itself? Then in words what is waited for."""
+    """A notice about what to wait for, if the error will pass by itself; otherwise ""."""
     if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
-        return "No space left on the disk. Waiting until there is some."
-    return "Another process holds the store. Waiting for it." if isinstance(error, Busy) else ""
+        return "No space left on the disk. Waiting for free space."
+    return "The store is locked by another process. Waiting for it." if isinstance(error, Busy) else ""
 
 
 def open_database(path: Path, patience: float = 30.0) -> sqlite3.Connection:
-    """A connection to the store, its schema made or checked; it waits so long for other writers."""
+    """Connect to the store, creating or checking its schema. It waits `patience` seconds for other writers."""
     with clear_errors(path):
         _make(path)
         db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
@@ -118,13 +118,13 @@ def open_database(path: Path, patience: float = 30.0) -> sqlite3.Connection:
 
 
 def open_to_read(path: Path, patience: float = 0.25) -> sqlite3.Connection:
-    """A connection that cannot write and makes nothing: neither the store, nor its tables, nor a checkpoint.
+    """Connect read-only, creating neither the store, nor its tables, nor a checkpoint.
 
-    It waits only briefly for others. A store that is not there yet is `Missing`.
+    It waits only briefly for others. Raises `Missing` if there is no store yet.
     """
     with clear_errors(path):
         if not path.exists():
-            raise Missing(f"There is no store {path} yet.", "The first run makes it.")
+            raise Missing(f"The store {path} does not exist yet.", "The first run creates it.")
         place = f"{path.absolute().as_uri()}?mode=ro"
         db = sqlite3.connect(place, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
@@ -138,16 +138,16 @@ def open_to_read(path: Path, patience: float = 0.25) -> sqlite3.Connection:
 def _check(db: sqlite3.Connection, path: Path) -> None:
     version, tables = _known(db, path)
     if version and "tasks" not in tables:
-        raise RalphError(f"{path} was written by an older Ralph.", "`ralph status` brings it up to date.")
+        raise RalphError(f"{path} was written by an older Ralph.", "`ralph status` upgrades it.")
     if not version:
-        raise Missing(f"There is nothing in {path} yet.", "The first run fills it.")
+        raise Missing(f"The store {path} is still empty.", "The first run fills it.")
 
 
 def _make(path: Path) -> None:
-    """Make the file, for its owner alone.
+    """Create the file, readable by its owner only.
 
-    One that is there is not opened: whoever closes a file takes away all locks that connections of the same process
-    have on it, and then another process may tidy up under them what they have written.
+    An existing file is not opened: closing it would release all locks that connections of this process hold on it,
+    and another process might then clean up what they have written.
     """
     place = os.path.realpath(path)
     try:
@@ -160,18 +160,18 @@ def _make(path: Path) -> None:
 
 
 def _known(db: sqlite3.Connection, path: Path) -> tuple[int, set[str]]:
-    """The format of a store and its tables; one that this Ralph must not touch is refused."""
-    db.execute("BEGIN")  # one look at all three: somebody else may be making the store just now
+    """The version of a store and its tables. A store that this Ralph must not touch is refused."""
+    db.execute("BEGIN")  # read all three at once: another process may be creating the store
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     owner = int(db.execute("PRAGMA application_id").fetchone()[0])
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
     db.execute("COMMIT")
     if owner != _APPLICATION_ID and (version or owner or tables):
-        raise RalphError(f"{path} is no Ralph store.", _ELSEWHERE)
+        raise RalphError(f"{path} is not a Ralph store.", _ELSEWHERE)
     if version > VERSION:
         raise RalphError(
-            f"{path} was written by a newer Ralph: its format is {version}, this one knows {VERSION}.",
-            "Upgrade Ralph, or point RALPH_STATE_DIR to another directory.",
+            f"{path} was written by a newer Ralph: its version is {version}, this Ralph supports {VERSION}.",
+            "Upgrade Ralph, or set RALPH_STATE_DIR to another directory.",
         )
     return version, tables
 
@@ -187,7 +187,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _create(db: sqlite3.Connection) -> None:
-    """Make what is missing; somebody else may have made it in the meantime."""
+    """Create what is missing. Another process may have created it in the meantime."""
     with transaction(db):
         if db.execute("PRAGMA user_version").fetchone()[0] == 0:
             _execute(db, _SCHEMA)
@@ -216,7 +216,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def clear_errors(path: Path) -> Iterator[None]:
-    """Say in plain words what could not be done with the store."""
+    """Turn errors of the store into plain messages."""
     try:
         yield
     except (IsADirectoryError, NotADirectoryError, PermissionError, FileNotFoundError) as error:
@@ -224,27 +224,27 @@ def clear_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
-            raise DiskFull(f"No space left for {path}.", "Free some space and try again.") from error
+            raise DiskFull(f"No space left for {path}.", "Free some disk space and try again.") from error
         if code == sqlite3.SQLITE_BUSY:
-            raise Busy(f"The store {path} is held by another process.", "Try again in a moment.") from error
+            raise Busy(f"The store {path} is locked by another process.", "Try again in a moment.") from error
         if code == sqlite3.SQLITE_CONSTRAINT:
-            raise Taken(f"The store {path} has that already: {error}.") from error
+            raise Taken(f"Already in the store {path}: {error}.") from error
         raise RalphError(f"The store {path} cannot be used: {error}.", _HINTS.get(code, "")) from error
 
 
 _ELSEWHERE = "Set RALPH_STATE_DIR to another directory."
 _HINTS = {
-    sqlite3.SQLITE_NOTADB: "It is no Ralph store. Move it away, or set RALPH_STATE_DIR to another directory.",
-    sqlite3.SQLITE_CORRUPT: "Move it away and start anew, or restore it from a backup.",
-    sqlite3.SQLITE_READONLY: "Make it writable, or set RALPH_STATE_DIR to a directory you may write to.",
-    sqlite3.SQLITE_CANTOPEN: "Check its directory, or set RALPH_STATE_DIR to a directory you may write to.",
-    sqlite3.SQLITE_PERM: "Make it writable, or set RALPH_STATE_DIR to a directory you may write to.",
-    sqlite3.SQLITE_IOERR: "The disk reports an error. Check it before you go on.",
+    sqlite3.SQLITE_NOTADB: "It is not a Ralph store. Move it away, or set RALPH_STATE_DIR to another directory.",
+    sqlite3.SQLITE_CORRUPT: "Move it away to start a new one, or restore it from a backup.",
+    sqlite3.SQLITE_READONLY: "Make it writable, or set RALPH_STATE_DIR to a writable directory.",
+    sqlite3.SQLITE_CANTOPEN: "Check its directory, or set RALPH_STATE_DIR to a writable directory.",
+    sqlite3.SQLITE_PERM: "Make it writable, or set RALPH_STATE_DIR to a writable directory.",
+    sqlite3.SQLITE_IOERR: "The disk reports an error. Check the disk before you continue.",
 }
 
 
 def is_on_network(path: Path) -> bool:
-    """WAL needs shared memory, which a network mount does not give."""
+    """Whether the file is on a network mount, which lacks the shared memory that WAL needs."""
     try:
         mounts = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
     except OSError:

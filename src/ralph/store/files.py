@@ -1,4 +1,4 @@
-"""Files that survive a crash whole, and that never leave the directory they belong to."""
+"""Writes files that survive a crash intact and never leave their directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEMPORARY = ".tmp-"
 
 @contextmanager
 def opened_directory(name: str, parent: int | None = None, *, make: bool = False) -> Iterator[int]:
-    """An open directory; never through a symbolic link that somebody has put in its place."""
+    """Open a directory, never through a symbolic link put in its place."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (os.O_NOFOLLOW if parent is not None else 0)
     if make:
         with suppress(FileExistsError):
@@ -25,7 +25,7 @@ def opened_directory(name: str, parent: int | None = None, *, make: bool = False
         descriptor = os.open(name, flags, dir_fd=parent)
     except NotADirectoryError:
         raise RalphError(
-            f"{name} is no directory (a file, or a link to somewhere else): Ralph will not use it.",
+            f"{name} is not a directory but a file or a symbolic link: Ralph will not use it.",
             f"Remove {name} and try again.",
         ) from None
     try:
@@ -35,9 +35,9 @@ def opened_directory(name: str, parent: int | None = None, *, make: bool = False
 
 
 def write(directory: int, name: str, data: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
-    """Replace a file as a whole: temp + fsync + rename + directory fsync.
+    """Replace a whole file: temp + fsync + rename + directory fsync.
 
-    Without `durable` it is still never seen half written, but a power cut may lose it.
+    Without `durable` no one ever sees it half-written, but a power cut may lose it.
     """
     temporary = f"{_TEMPORARY}{os.getpid()}-{name}"
     descriptor = create(directory, temporary, mode)
@@ -58,7 +58,7 @@ def write(directory: int, name: str, data: bytes, *, mode: int = 0o644, durable:
 
 
 def status_of(directory: int, name: str) -> os.stat_result | None:
-    """Of what is there, link or not; None: nothing is."""
+    """The status of an entry, without following a link; None if it does not exist."""
     try:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -66,25 +66,25 @@ def status_of(directory: int, name: str) -> os.stat_result | None:
 
 
 def create(directory: int, name: str, mode: int) -> int:
-    """A new file of this name. Whatever has the name now, a link or a pipe, is removed, not opened."""
+    """Create a new file. Anything that has its name, such as a link or a pipe, is removed, not opened."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     for _ in range(10):
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=directory)
         with suppress(FileExistsError):
             return os.open(name, flags, mode, dir_fd=directory)
-    raise RalphError(f"{name}: somebody makes a file of this name again and again.")
+    raise RalphError(f"{name}: another process keeps creating a file with this name.")
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """A short write is continued."""
+    """Write all data, continuing after short writes."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def sweep_temporaries(directory: int) -> None:
-    """Remove what a killed writer has left; a live writer's file is not touched."""
+    """Remove the temporary files of killed writers. Those of live writers are not touched."""
     for name in os.listdir(directory):
         if not name.startswith(_TEMPORARY):
             continue

@@ -1,4 +1,4 @@
-"""Where the store of this user is, and where a run keeps its streams."""
+"""The locations of the user's store and of a run's streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Home(Struct, frozen=True):
-    """The state directory. `warning` says why it is not where it usually is."""
+    """The state directory. `warning` says why it is not in the usual place."""
 
     path: Path
     warning: str = ""
@@ -32,49 +32,51 @@ class Home(Struct, frozen=True):
         return self.path / "runs" / run
 
     def make_streams(self, run: str) -> Path:
-        """The same, made where it is missing: a run that was killed at its very beginning has none yet."""
+        """The same directory, created if missing: a run killed right at its start has none yet."""
         path = self.streams(run)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 
     def runs(self, patience: float = 30.0) -> Runs:
-        """The list of runs, on a connection of its own that waits so long for others."""
-        from ralph.store.runs import Runs  # the whole machine comes with it; tasks do without
+        """The list of runs, on a separate connection that waits `patience` seconds for others."""
+        from ralph.store.runs import (
+            Runs,
+        )  # imported here: it loads the state machine, which tasks do not need
 
         return Runs(open_database(self.database, patience), self.database)
 
     def tasks(self, project: str) -> Tasks:
-        """The tasks of a project, on a connection of its own."""
+        """The tasks of a project, on a separate connection."""
         from ralph.store.tasks import Tasks
 
         return Tasks(open_database(self.database), self.database, project)
 
     def to_read(self) -> Runs:
-        """The list of runs, on a connection that can only read; raises `Missing` where there is no store yet."""
+        """The list of runs, on a read-only connection. Raises `Missing` if there is no store yet."""
         from ralph.store.runs import Runs
 
         return Runs(open_to_read(self.database), self.database)
 
     def prd(self, directory: str, folder: str) -> Path:
-        """Where copies of the files of a PRD loop are kept, by the name of the folder, whatever is there now."""
+        """The directory for copies of a PRD loop's files, derived from the name of its folder alone."""
         path = os.path.join(os.path.realpath(directory), os.path.normpath(folder))
         return self.path / "prd" / _digest(os.fsencode(path))[:32]
 
     def worktree(self, project: str, task: str, attempt: int = 1) -> Path:
-        """Where an attempt at a task has its own copy of the project."""
+        """The worktree of an attempt at a task."""
         place = _digest(project.encode(errors="surrogateescape"))[:8]
         name = task if attempt == 1 else f"{task}+{attempt}"
         return self.path / "worktrees" / f"{Path(project).parent.name}-{place}" / name
 
 
 def _digest(data: bytes) -> str:
-    import hashlib  # OpenSSL comes with it
+    import hashlib  # imported here: it loads OpenSSL
 
     return hashlib.sha256(data).hexdigest()
 
 
 def find_home(directory: Path) -> Home:
-    """The state directory of this user, made if need be; with a read-only home, one in the project."""
+    """The user's state directory, created if missing. With a read-only home it is in the project."""
     if chosen := os.environ.get("RALPH_STATE_DIR"):
         path = Path(chosen).absolute()
         if problem := _make(path):
@@ -90,16 +92,16 @@ def find_home(directory: Path) -> Home:
     path = directory / ".ralph" / "state"
     if worse := _make(path):
         raise RalphError(
-            f"Neither {usual} ({problem}) nor {path} ({worse}) can be written.",
-            "Set RALPH_STATE_DIR to a directory you may write to.",
+            f"Neither {usual} ({problem}) nor {path} ({worse}) is writable.",
+            "Set RALPH_STATE_DIR to a writable directory.",
         )
     with opened_directory(str(path.parent)) as ralph:
         ignore_runtime_files(ralph)
-    return Home(path, f"{usual} cannot be written ({problem}): the journal is kept in {path}.")
+    return Home(path, f"{usual} is not writable ({problem}): using {path} for the journal.")
 
 
 def known_home(directory: Path) -> Home:
-    """Where the state directory of this user is; nothing is made, and it may not be there."""
+    """The user's state directory, which is not created and may not exist."""
     if chosen := os.environ.get("RALPH_STATE_DIR"):
         return Home(Path(chosen).absolute())
     import platformdirs
@@ -109,7 +111,7 @@ def known_home(directory: Path) -> Home:
 
 
 def _make(path: Path) -> str:
-    """Make the directory, readable by its owner only. Returns what is wrong with it, if anything."""
+    """Create the directory, readable by its owner only. Returns what is wrong with it, or ""."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

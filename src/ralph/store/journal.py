@@ -1,7 +1,7 @@
-"""The durable list of a run's steps. Views read it, resume starts from it, the loop writes it.
+"""The durable list of a run's steps. The loop writes it, views read it, and resume starts from it.
 
-A step that has an effect is written before it starts and completed after it has ended, each time with
-all that has happened since in one transaction. A look has no effect and rides along with the next.
+A step that has an effect is written before it starts and completed when it has finished, each time in one
+transaction with everything since the last. A look has no effect and is written along with the next step.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _STEPS = (
     f" CASE WHEN kind IN ({', '.join(map(repr, sorted(codec.ENDS)))}) THEN state END"
     " FROM journal WHERE run = ? AND seq > ?"
 )
-"""Without the states, which are most of the bytes, but where a run has ended."""
+"""Without the states, which are most of the bytes, except where a run ends."""
 _APPLIED = "UPDATE commands SET applied = ? WHERE id = ?"
 _DELIVERED = "UPDATE commands SET delivered = ? WHERE id = ?"
 
 
 class JournalStep(Struct, frozen=True):
-    """One journalled step, command or plan; what came of it is decoded when it is asked for."""
+    """One journalled step, command or plan. Its result is decoded on access."""
 
     run: str
     seq: int
@@ -48,23 +48,23 @@ class JournalStep(Struct, frozen=True):
 
     @property
     def is_in_hand(self) -> bool:
-        """Has it begun, and not ended? If others follow, it was cut off."""
+        """Whether it has started but not finished. If other rows follow, it was cut off."""
         return self.ended is None
 
     @property
     def result(self) -> Result | None:
-        """None while a step is in hand, and for commands and plans."""
+        """The result; None for an unfinished step, and for commands and plans."""
         result: Result | None = codec.decode(*self._result) if self._result else None
         return result
 
     @property
     def end(self) -> RunBrief | None:
-        """How the run stood when this ended it; None if it did not."""
+        """The state of the run after this row ended it; None if it did not."""
         return codec.decode_brief(*self._end, self.run) if self._end else None
 
 
 class Journal:
-    """The writer of one run's rows."""
+    """Writes the rows of one run."""
 
     def __init__(self, db: sqlite3.Connection, path: Path, run: str) -> None:
         self._db = db
@@ -80,7 +80,7 @@ class Journal:
             self._seq = int(last)
 
     def begin(self, step: Step, at: float) -> int:
-        """The step is about to be done; returns its number."""
+        """Record that a step is about to start, and return its number."""
         self._seq += 1
         if not isinstance(step, Look):
             row = (self._run, self._seq, codec.kind_of(step), codec.encode(step), at)
@@ -89,7 +89,7 @@ class Journal:
         return self._seq
 
     def complete(self, step: Step, result: Result, state: State) -> None:
-        """The step has been done and the machine has heard of it."""
+        """Record that a step has finished and the machine has its result."""
         kind, body, after = codec.kind_of(result), codec.encode(result), codec.encode_state(state)
         if isinstance(step, Look):
             self._seq -= 1
@@ -99,13 +99,13 @@ class Journal:
             self._urgent = True
 
     def complete_cut_off(self, entry: JournalStep, result: Result, state: State) -> None:
-        """A step that was in hand when ralph died gets its result afterwards."""
+        """Add the result of a step that was unfinished when ralph died."""
         kind, body, after = codec.kind_of(result), codec.encode(result), codec.encode_state(state)
         self._unwritten.append((_COMPLETE, (kind, body, after, result.at, self._run, entry.seq)))
         self._urgent = True
 
     def command(self, command: Command, state: State, queued: int | None = None) -> None:
-        """A command was applied; `queued` is its number in the queue, if it came from there."""
+        """Record an applied command. `queued` is its number in the queue, if it came from there."""
         kind, body, after = codec.kind_of(command), codec.encode(command), codec.encode_state(state)
         self._whole(kind, body, command.at, None, None, after, command.at)
         self._urgent = True
@@ -113,7 +113,7 @@ class Journal:
             self._unwritten.append((_APPLIED, (command.at, queued)))
 
     def delivered(self, queued: tuple[int, ...], iteration: int) -> None:
-        """Guidance that goes out with this iteration's prompt."""
+        """Record guidance that is sent with this iteration's prompt."""
         self._unwritten += [(_DELIVERED, (iteration, number)) for number in queued]
 
     def _whole(self, kind: str, body: str, started: float, *rest: object) -> None:
@@ -121,9 +121,9 @@ class Journal:
         self._unwritten.append((_WHOLE, (self._run, self._seq, kind, body, started, *rest)))
 
     def flush(self) -> None:
-        """Write what must be on disk before anything else happens, in one transaction.
+        """Write everything that must be on disk before the next step, in one transaction.
 
-        Nothing is forgotten when that fails: call it again.
+        If that fails, nothing is lost: call it again.
         """
         if not self._urgent:
             return
@@ -135,7 +135,7 @@ class Journal:
         self._urgent = False
 
     def _check_there(self) -> None:
-        """A store that was deleted under us would take everything and keep nothing."""
+        """Check that the store was not deleted: writes to a deleted file would succeed and be lost."""
         try:
             is_there = os.stat(self._path).st_ino == self._inode
         except FileNotFoundError:
@@ -143,15 +143,13 @@ class Journal:
         except OSError as error:
             raise RalphError(f"The store {self._path} cannot be used: {error.strerror}.") from None
         if not is_there:
-            raise RalphError(
-                f"The store {self._path} was removed while the run was going on.", "Start it again."
-            )
+            raise RalphError(f"The store {self._path} was removed during the run.", "Start a new run.")
 
 
 def steps(
     db: sqlite3.Connection, path: Path, run: str, after: int = -1, *, looks: bool = True
 ) -> Iterator[JournalStep]:
-    """The rows of a run in the order in which they were applied; looks are half of them, and few readers need those."""
+    """The rows of a run in the order they were applied. Looks are half of them, and few readers need those."""
     query = f"{_STEPS} ORDER BY seq" if looks else f"{_STEPS} AND kind <> 'look' ORDER BY seq"
     with clear_errors(path):
         for seq, started, ended, kind, body, result_kind, result, state in db.execute(query, (run, after)):
@@ -161,7 +159,7 @@ def steps(
 
 
 def commits(db: sqlite3.Connection, path: Path, run: str) -> tuple[str, ...]:
-    """The commits that a run has made."""
+    """The commits made by a run."""
     query = "SELECT result FROM journal WHERE run = ? AND kind = 'commit' AND result IS NOT NULL ORDER BY seq"
     with clear_errors(path):
         rows = db.execute(query, (run,)).fetchall()
@@ -177,9 +175,9 @@ def plan_of(db: sqlite3.Connection, path: Path, run: str) -> Plan | None:
 
 
 class LoadedRun(Struct, frozen=True):
-    """What resume starts from: the last state, and the step that was in hand when ralph died.
+    """What resume starts from: the last state, and the step that was unfinished when ralph died.
 
-    `is_over`: it has stopped, and all that its end has to do was done.
+    `is_over` means that the run has stopped and its final work is done.
     """
 
     state: State

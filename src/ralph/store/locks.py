@@ -15,7 +15,7 @@ _REFUSED = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIN
 
 
 class Locked(Exception):
-    """Another process holds the lock of this directory or of one above it."""
+    """Another process has locked this directory or one above it."""
 
     def __init__(self, directory: str) -> None:
         super().__init__(directory)
@@ -23,7 +23,10 @@ class Locked(Exception):
 
 
 def acquire(directory: Path, state: Path, patience: float = 0.2, *, above: bool = True) -> int:
-    """Lock a directory; returns the descriptor that holds the lock. `above`: nothing above it may be locked."""
+    """Lock a directory, and return the descriptor that holds the lock.
+
+    With `above`, no directory above it may be locked either.
+    """
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -35,7 +38,7 @@ def acquire(directory: Path, state: Path, patience: float = 0.2, *, above: bool 
 
 
 def is_held(directory: Path, state: Path) -> bool:
-    """Does somebody hold the lock of this directory?"""
+    """Whether a process has locked this directory."""
     try:
         os.close(_lock(directory, state, fcntl.LOCK_SH))
     except Locked:
@@ -71,8 +74,8 @@ def _lock(directory: Path, state: Path, how: int) -> int:
 
 
 def _lock_file(directory: Path, state: Path, how: int) -> int:
-    """Where a directory cannot be locked: a file in the state directory, named by the real path."""
-    import hashlib  # hardly ever needed, and OpenSSL comes with it
+    """Lock a file in the state directory, named after the real path, for a directory that cannot be locked."""
+    import hashlib  # imported here: rarely needed, and it loads OpenSSL
 
     locks = state / "locks"
     name = hashlib.sha256(os.fsencode(os.path.realpath(directory))).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""`.ralph-active`: the file by which hooks, and loops of other kinds, know that a PRD loop runs in a project."""
+"""`.ralph-active`, the file that tells hooks and other kinds of loops that a PRD loop runs in a project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ralph.store.runs import process_start
 
 
 class Marker:
-    """The marker of one project, an open directory."""
+    """The marker of one project, given as an open directory."""
 
     def __init__(self, project: int) -> None:
         self._top = PrdFolder(project, "")
@@ -25,11 +25,11 @@ class Marker:
         self._top.write(MARKER, data, durable=False)
 
     def remove(self) -> None:
-        """Whatever is there; a directory is put aside."""
+        """Remove the marker, whatever it is. A directory is moved aside."""
         self._top.remove(MARKER)
 
     def holder(self) -> int | None:
-        """The live process that it names, if that is not this one."""
+        """The live process it names, if that is not this one."""
         try:
             payload = json.loads(self.read() or b"")
         except (ValueError, RecursionError):
@@ -37,11 +37,11 @@ class Marker:
         return live_process(payload)
 
     def sweep(self) -> None:
-        """One that a killed loop has left is removed; that of a live one stops us, whoever runs it."""
+        """Remove the marker of a killed loop. The marker of a live one is an error."""
         if (holder := self.holder()) is not None:
             raise RalphError(
-                f"{MARKER} says that a loop is running here (process {holder}).",
-                "Wait for it or end it; if it is none, remove the file.",
+                f"A loop is already running here, according to {MARKER} (process {holder}).",
+                "Wait for it or stop it. If that process is not a loop, remove the file.",
             )
         self.remove()
 
@@ -51,7 +51,7 @@ def this_process() -> dict[str, Any]:
 
 
 def live_process(payload: Any) -> int | None:
-    """A process other than this one that lives; a number that another process has got since does not count."""
+    """The pid of another live process. A pid that was reused by a different process does not count."""
     try:
         pid, start = int(payload["pid"]), payload.get("pidStart")
     except (ValueError, KeyError, TypeError, AttributeError):

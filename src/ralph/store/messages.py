@@ -1,4 +1,4 @@
-"""The format of a message bus: Markdown that people read, and that programs read without loss.
+"""The format of a message bus: Markdown for people that programs can read without loss.
 
 A message is a heading for people with a comment for programs, and its body as a quotation:
 
@@ -6,9 +6,9 @@ A message is a heading for people with a comment for programs, and its body as a
 
     > All tests pass.
 
-Every line of a body begins with `>`, so that a line that begins with `## ` is always a heading: no body can pass
-for a message, and after any damage the next message is found. The digits are the CRC-32 of the whole message
-without them. docs/formats.md fixes the format.
+Every line of a body starts with `>`, so a line that starts with `## ` is always a heading: no body can pass for a
+message, and after any damage the next message is found. The digits are the CRC-32 of the whole message without
+them. docs/formats.md defines the format.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from enum import StrEnum
 import msgspec
 
 MAX_BYTES = 16 << 20
-"""Of one message in the file."""
+"""Maximum size of one message in the file."""
 
 _MAX_HEADING = 8 << 10
 _CHUNK = 1 << 20
@@ -41,7 +41,7 @@ _ESCAPE = re.compile(r"\\(?:u((?!d[89a-f])[0-9a-f]{4})|\\)")
 
 
 class BusMessage(msgspec.Struct, frozen=True):
-    """One message. `task` and `run` are empty where there is none."""
+    """One message. `task` and `run` may be empty."""
 
     id: str
     time: float
@@ -53,13 +53,13 @@ class BusMessage(msgspec.Struct, frozen=True):
 
 class DamageKind(StrEnum):
     TORN = "torn"
-    """The end of the file is a message whose writer was cut off."""
+    """The file ends with a message whose writer was killed."""
     DAMAGED = "damaged"
-    """A message that was changed, or something that never was one."""
+    """A message that was altered, or data that never was one."""
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """A stretch of the file that is no message."""
+    """A part of the file that is not a message."""
 
     kind: DamageKind
     offset: int
@@ -71,7 +71,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class LocatedMessage(msgspec.Struct, frozen=True):
-    """A message and where it stands."""
+    """A message and its position."""
 
     offset: int
     bytes: int
@@ -83,7 +83,7 @@ class LocatedMessage(msgspec.Struct, frozen=True):
 
 
 class _Fields(msgspec.Struct):
-    """The comment in a heading; `bytes` is what follows the heading. Fields that we do not know are ignored."""
+    """The comment in a heading. `bytes` is the size of what follows it. Unknown fields are ignored."""
 
     id: str
     time: float
@@ -98,7 +98,7 @@ _decode_fields = msgspec.json.Decoder(_Fields).decode
 
 
 def encode(message: BusMessage) -> bytes:
-    """A message as it stands in the file; a lone surrogate anywhere is a UnicodeEncodeError."""
+    """Encode a message for the file. A lone surrogate anywhere raises UnicodeEncodeError."""
     for text in (message.id, message.task, message.run):
         text.encode()
     body = message.body
@@ -142,7 +142,7 @@ def _decoded(fields: _Fields, quoted: bytes) -> BusMessage | None:
 
 
 class _Stretch:
-    """A part of a file, read in pieces; what lies behind is forgotten."""
+    """A part of a file, read in pieces. Data already passed is dropped."""
 
     def __init__(self, descriptor: int, start: int, end: int, piece: int = _CHUNK) -> None:
         self._descriptor = descriptor
@@ -157,7 +157,7 @@ class _Stretch:
         return self._end - self.offset
 
     def ensure(self, size: int) -> int:
-        """Have so many bytes in hand, if there are so many; returns how many there are."""
+        """Load at least `size` bytes if available, and return the number of loaded bytes."""
         there = len(self._data) - self._at
         if there >= size or there >= self.left:
             return there
@@ -165,7 +165,7 @@ class _Stretch:
         while there < size and there < self.left:
             most = min(max(self._piece, size - there), self.left - there)
             piece = os.pread(self._descriptor, most, self.offset + there)
-            if not piece:  # somebody has cut the file
+            if not piece:  # the file was truncated
                 self._end = self.offset + there
             pieces.append(piece)
             there += len(piece)
@@ -177,7 +177,7 @@ class _Stretch:
         self.offset += size
 
     def record(self) -> tuple[BusMessage | None, int]:
-        """The message that stands here, and how long it says it is; 0 if there is no heading here."""
+        """The message at this position and the length its heading states; 0 without a heading."""
         self.ensure(_MAX_HEADING)
         match = _HEADING.match(self._data, self._at)
         if not match:
@@ -198,7 +198,7 @@ class _Stretch:
         return _decoded(fields, quoted), size
 
     def is_cut_off(self, size: int) -> bool:
-        """Is this the beginning of a message whose rest is missing? `size` is how long it says it is."""
+        """Whether this is the start of a message whose rest is missing. `size` is its stated length."""
         there = self.ensure(size or _MAX_HEADING)
         if there < self.left:
             return False
@@ -208,7 +208,7 @@ class _Stretch:
         return begins and self._data.find(b"\n", self._at) < 0
 
     def skip_damage(self, size: int) -> None:
-        """Go to where the next message may begin: where this one says that it ends, or at the next heading."""
+        """Skip to where the next message may start: the stated end of this one, or the next heading."""
         if size and self.ensure(size + len(_BEGIN)) >= size:
             end = self._at + size
             if self._data[end : end + len(_BEGIN)] == _BEGIN and self._data.find(_BORDER, self._at, end) < 0:
@@ -222,7 +222,7 @@ class _Stretch:
 
 
 def scan(descriptor: int, start: int, end: int) -> Iterator[LocatedMessage | Damage]:
-    """All that stands between these places; a message begins at `start`. Memory does not grow with the file."""
+    """Everything between these offsets. A message starts at `start`. Memory use does not grow with the file."""
     stretch = _Stretch(descriptor, start, end)
     lost = start
     while stretch.ensure(1):
@@ -244,7 +244,7 @@ def scan(descriptor: int, start: int, end: int) -> Iterator[LocatedMessage | Dam
 
 
 def scan_end(descriptor: int, end: int) -> list[LocatedMessage | Damage]:
-    """The last message before `end`, and what comes after it."""
+    """The last message before `end`, and everything after it."""
     size = 4 << 10
     while True:
         start = max(0, end - size)
@@ -257,7 +257,7 @@ def scan_end(descriptor: int, end: int) -> list[LocatedMessage | Damage]:
 
 
 def find_ids(descriptor: int, beginning: str, start: int, end: int) -> Iterator[LocatedMessage]:
-    """The messages whose ids begin like this; nothing else is decoded, so this is quick."""
+    """The messages whose ids start with `beginning`. Nothing else is decoded, so this is fast."""
     needle = b'"id":' + json.dumps(beginning)[:-1].encode()
     while start < end:
         piece = os.pread(descriptor, min(_CHUNK, end - start), start)
@@ -273,7 +273,7 @@ def find_ids(descriptor: int, beginning: str, start: int, end: int) -> Iterator[
 
 
 def _message_around(descriptor: int, place: int, end: int) -> LocatedMessage | None:
-    """The message that has this place in its heading."""
+    """The message that has this offset in its heading."""
     before = max(0, place - _MAX_HEADING)
     line = before + os.pread(descriptor, place - before, before).rfind(b"\n") + 1
     message, size = _Stretch(descriptor, line, end, _MAX_HEADING).record()

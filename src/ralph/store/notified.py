@@ -1,4 +1,4 @@
-"""Of what people were notified, so that nobody is told twice; and how they are reached, kept for a resume."""
+"""A record of sent notifications, so that none is sent twice, and the notification targets, kept for a resume."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Notified:
-    """A directory with an empty file for each thing that was told."""
+    """A directory with an empty file for each notification sent."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def is_first(self, key: str) -> bool:
-        """Has nobody been told of this yet? From now on somebody has, even if ralph is killed here."""
+        """Whether this was not notified yet. It counts as sent from now on, even if ralph is killed here."""
         name = _ODD.sub("_", key)[:200]
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(
                 os.open(self._directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             )
-        except OSError:  # it is there, or cannot be kept in mind: then it might be told again and again
+        except OSError:  # already sent, or it cannot be recorded and might be sent again and again
             return False
         return True
 
@@ -41,13 +41,16 @@ def notified_of_run(streams: Path) -> Notified:
 
 
 def notified_of_project(home: Path, project: str) -> Notified:
-    """What the works of a project have told."""
+    """The notifications sent by `ralph work` in a project."""
     place = hashlib.sha256(project.encode(errors="surrogateescape")).hexdigest()[:16]
     return Notified(home / "work" / "told" / place)
 
 
 def keep_targets(streams: Path, targets: NotifyTargets) -> None:
-    """Beside the streams, for their owner alone: the journal holds no secrets, and the project can be changed."""
+    """Save the targets next to the streams, readable by the owner only.
+
+    The journal must hold no secrets, and files in the project could be changed.
+    """
     with opened_directory(str(streams)) as directory:
         write(directory, WAYS, msgspec.json.encode(targets), mode=0o600)
 

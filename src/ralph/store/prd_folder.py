@@ -1,7 +1,7 @@
-"""Files that belong to people and lie where an agent works: read without following anything, put back for certain.
+"""The user's files in a folder where an agent works: read without following links, and restored reliably.
 
-An agent may have put anything in the place of such a file or of its folder: a link, a pipe, a directory. To read, that
-is no file; to write, it is put aside under another name, so nothing is lost.
+An agent may have put anything in place of a file or its folder: a link, a pipe, a directory. When reading, this
+counts as a missing file. When writing, it is moved aside under another name, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ASIDE = ".undone"
 
 
 class PrdFolder:
-    """A folder below an open directory; `path` from there, with slashes, may be ""."""
+    """A folder below an open directory. `path` is relative to it, with slashes, and may be ""."""
 
     def __init__(self, project: int, path: str) -> None:
         self._project = project
         self._parts = [part for part in path.split("/") if part not in ("", ".")]
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes | None:
-        """What is in a file; None: there is no such file, or something else, or too much."""
+        """The content of a file; None if it is missing, not a regular file, or too large."""
         try:
             with self._opened() as folder:
                 return read(folder, name, most)
@@ -53,7 +53,7 @@ class PrdFolder:
 
     @contextmanager
     def _made(self) -> Iterator[int]:
-        """The folder, made anew if it is gone or something else is in its place."""
+        """The open folder, created again if it is gone or something else is in its place."""
         with ExitStack() as stack:
             folder = self._project
             for part in self._parts:
@@ -67,7 +67,7 @@ class PrdFolder:
 
 
 def read(directory: int, name: str, most: int = MAX_BYTES) -> bytes | None:
-    """A regular file, never through a link."""
+    """Read a regular file, never through a link."""
     flags = files.OLD_FILE | os.O_NONBLOCK
     try:
         descriptor = os.open(name, flags, dir_fd=directory)
@@ -91,7 +91,7 @@ def read(directory: int, name: str, most: int = MAX_BYTES) -> bytes | None:
 
 
 def put_aside(directory: int, name: str, mark: str = ASIDE) -> str:
-    """Give what is there another name, and return that."""
+    """Rename an entry out of the way, and return its new name."""
     number = 1
     while _mode(directory, other := f"{name}{mark}" + (f"-{number}" if number > 1 else "")):
         number += 1
@@ -100,12 +100,12 @@ def put_aside(directory: int, name: str, mark: str = ASIDE) -> str:
 
 
 def _make_way(directory: int, name: str) -> None:
-    """A directory cannot be replaced by a file; everything else can."""
+    """Move a directory aside: a file can replace anything else."""
     if stat.S_ISDIR(_mode(directory, name)):
         put_aside(directory, name)
 
 
 def _mode(directory: int, name: str) -> int:
-    """0: nothing is there."""
+    """The mode of an entry; 0 if it does not exist."""
     status = files.status_of(directory, name)
     return status.st_mode if status else 0

@@ -1,4 +1,4 @@
-"""What could be removed from the store, and how large it is."""
+"""Finds runs that can be removed from the store, and their sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ralph.store.home import Home
 from ralph.store.runs import Run, Runs
 
 LARGE = 2 << 30
-"""From this size on the store says that it could be pruned."""
+"""Above this size Ralph suggests pruning the store."""
 
 
 class Candidate(Struct, frozen=True):
@@ -22,7 +22,7 @@ class Candidate(Struct, frozen=True):
 
 
 def candidates(home: Home, before: float, keep: int | None) -> list[Candidate]:
-    """Runs that no process drives and that ended before a time, or are too much; the oldest first."""
+    """Inactive runs that ended before `before` or exceed `keep` bytes in total, oldest first."""
     runs = home.runs()
     try:
         ended = []
@@ -44,7 +44,7 @@ def candidates(home: Home, before: float, keep: int | None) -> list[Candidate]:
 
 
 def _ended(runs: Runs, run: Run) -> float:
-    """When a run was last heard of; of a damaged one only its beginning is known."""
+    """The time of a run's last state, or of its start if it is damaged."""
     try:
         return runs.brief(run.id).now
     except RalphError:

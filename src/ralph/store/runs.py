@@ -1,4 +1,4 @@
-"""The runs of all projects: creating, finding and summing them up, and the commands for live ones."""
+"""The runs of all projects: creating, finding and summarising them, and commands for live ones."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Run(Struct, frozen=True):
 
     @property
     def is_live(self) -> bool:
-        """Is the process that drives it still the one that began it?"""
+        """Whether the process that drives the run is still alive."""
         if self.pid is None or self.pid_start is None:
             return False
         return process_start(self.pid) == self.pid_start
 
 
 class Guidance(Struct, frozen=True):
-    """What a person told the run; `iteration`: whose prompt had it, None if none yet."""
+    """Guidance from `ralph steer`. `iteration` is the one whose prompt had it; None if not sent yet."""
 
     at: float
     text: str
@@ -53,12 +53,12 @@ class Guidance(Struct, frozen=True):
 
 
 def parent_run() -> str | None:
-    """The run whose agent has started this process, if any."""
+    """The run whose agent started this process, if any."""
     return os.environ.get("RALPH_PARENT_RUN_ID") or None
 
 
 def process_start(pid: int) -> str | None:
-    """When a process began, as a text that no other process with its number shares. None: no process."""
+    """A process's start time, as text that no other process with the same pid shares; None if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
         ticks = stat.rpartition(b")")[2].split()
@@ -82,7 +82,7 @@ def _boot_id() -> str:
 
 
 def new_id(at: float) -> str:
-    """A run id sorts by time: date, time (UTC) and four hexadecimal digits."""
+    """A new run id, sortable by time: date, time (UTC) and four hexadecimal digits."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(at)) + "-" + os.urandom(2).hex()
 
 
@@ -95,7 +95,7 @@ class Runs:
         self._version = -1
 
     def create(self, plan: Plan, directory: str, project: str) -> Run:
-        """A new run and its plan, with the run's id, as row 0 of its journal, in one transaction."""
+        """Create a run, with its plan as row 0 of its journal, in one transaction."""
         at, pid, flow = time.time(), os.getpid(), plan.flow
         for _ in range(10):
             id, mine = new_id(at), process_start(pid)
@@ -120,7 +120,7 @@ class Runs:
         raise RalphError("No free run id could be found.", "Try again.")
 
     def take_over(self, id: str) -> None:
-        """This process drives the run from now on."""
+        """Make this process the driver of the run."""
         with clear_errors(self.path), transaction(self.db):
             self.db.execute(
                 "UPDATE runs SET pid = ?, pid_start = ? WHERE id = ?",
@@ -128,32 +128,32 @@ class Runs:
             )
 
     def let_go(self, id: str) -> None:
-        """No process drives the run any more."""
+        """Record that no process drives the run any more."""
         with clear_errors(self.path), transaction(self.db):
             self.db.execute("UPDATE runs SET pid = NULL WHERE id = ? AND pid = ?", (id, os.getpid()))
 
     def all(self) -> list[Run]:
-        """Newest first: the one that was begun last, whatever the clock said."""
+        """All runs, newest first by order of creation, whatever the clock said."""
         return list(self._select("ORDER BY rowid DESC", ()))
 
     def children(self, parent: str) -> list[Run]:
-        """Runs that the agent of this one has begun, newest first."""
+        """Runs started by the agent of this one, newest first."""
         return list(self._select("WHERE parent = ? ORDER BY rowid DESC", (parent,)))
 
     def in_directory(self, directory: str) -> list[Run]:
         return list(self._select("WHERE directory = ? ORDER BY rowid DESC", (directory,)))
 
     def around(self, directory: str, project: str) -> list[Run]:
-        """The runs in a directory, and those of its project that supervise a folder, newest first."""
+        """The runs in a directory and the supervise runs of its project, newest first."""
         where = "WHERE directory = ? OR (project = ? AND flow = ?) ORDER BY rowid DESC"
         return list(self._select(where, (directory, project, Flow.SUPERVISE)))
 
     def of_task(self, project: str, task: str) -> list[Run]:
-        """The runs of a task, one for each role and time, newest first."""
+        """The runs of a task, newest first."""
         return list(self._select("WHERE project = ? AND task = ? ORDER BY rowid DESC", (project, task)))
 
     def find(self, name: str) -> Run:
-        """A run by its id, or by any beginning or end of it that no other run has."""
+        """A run by its id, or by any unique prefix or suffix of it."""
         runs = list(
             self._select("WHERE id = ? OR id LIKE ? || '%' OR id LIKE '%' || ?", (name, name, name))
             if name and not set(name) & set("%_")
@@ -165,7 +165,7 @@ class Runs:
         if not runs:
             raise RalphError(f"There is no run {name!r}.", "`ralph status` lists the runs.")
         ids = ", ".join(run.id for run in runs[:5])
-        raise RalphError(f"{name!r} could be several runs: {ids}.", "Give more of the id.")
+        raise RalphError(f"{name!r} matches several runs: {ids}.", "Give more of the id.")
 
     def brief(self, id: str) -> RunBrief:
         with clear_errors(self.path):
@@ -173,11 +173,11 @@ class Runs:
         return codec.decode_brief(kind, state, id)
 
     def last_agent(self, id: str) -> int:
-        """The row of the last agent that was begun; -1: none was."""
+        """The row of the last agent started; -1 if none was."""
         return self._last(id, "kind = 'run_agent'")
 
     def last_served(self, id: str) -> int:
-        """The row of the last agent that its provider has served; -1: none was."""
+        """The row of the last agent that its provider served; -1 if none was."""
         return self._last(
             id, "kind = 'run_agent' AND json_extract(result, '$.ended') NOT IN ('limit', 'interrupted')"
         )
@@ -193,7 +193,7 @@ class Runs:
         return plan_of(self.db, self.path, id)
 
     def last_rows(self) -> dict[str, int]:
-        """The number of the last row of each run: whatever happens to a run, it grows."""
+        """The number of the last row of each run, which grows with every event of the run."""
         with clear_errors(self.path):
             query = "SELECT id, (SELECT max(seq) FROM journal WHERE run = id) FROM runs"
             return dict(self.db.execute(query).fetchall())
@@ -207,7 +207,7 @@ class Runs:
             return [project for (project,) in rows.fetchall()]
 
     def size(self, id: str) -> int:
-        """How many bytes of the database a run takes, roughly."""
+        """The approximate size of a run in the database, in bytes."""
         query = (
             "SELECT total(length(body) + ifnull(length(result), 0) + ifnull(length(state), 0)) FROM journal"
         )
@@ -231,7 +231,7 @@ class Runs:
     # ---- commands ----
 
     def send(self, run: str, command: Command) -> int:
-        """Queue a command for whoever drives the run; returns its number."""
+        """Queue a command for the process that drives the run, and return its number."""
         with clear_errors(self.path), transaction(self.db):
             cursor = self.db.execute(
                 "INSERT INTO commands (run, kind, body, created) VALUES (?, ?, ?, ?)",
@@ -241,14 +241,14 @@ class Runs:
         return cursor.lastrowid
 
     def has_news(self) -> bool:
-        """Has another process written to the store since the last time? Cheap enough for every step."""
+        """Whether another process has written to the store since the last call. Cheap enough for every step."""
         with clear_errors(self.path):
             version = int(self.db.execute("PRAGMA data_version").fetchone()[0])
         news, self._version = version != self._version, version
         return news
 
     def waiting(self, run: str) -> list[tuple[int, Command]]:
-        """Commands that have not been applied yet, in the order in which they were given."""
+        """Commands that have not been applied yet, in order."""
         with clear_errors(self.path):
             rows = self.db.execute(
                 "SELECT id, kind, body FROM commands WHERE run = ? AND applied IS NULL ORDER BY id", (run,)
@@ -256,7 +256,7 @@ class Runs:
         return [(id, _numbered(id, codec.decode(kind, body))) for id, kind, body in rows]
 
     def guidance(self, run: str) -> list[Guidance]:
-        """What people have told the run, in the order in which they did."""
+        """The guidance sent to the run, in order."""
         with clear_errors(self.path):
             rows = self.db.execute(
                 "SELECT body, delivered FROM commands WHERE run = ? AND kind = 'steer' ORDER BY id", (run,)
@@ -265,7 +265,7 @@ class Runs:
         return [Guidance(steer.at, steer.text, iteration) for steer, iteration in steers]
 
     def delivery(self, number: int) -> tuple[bool, int | None]:
-        """Has a queued command been applied, and with which iteration was it delivered?"""
+        """Whether a queued command has been applied, and the iteration it was delivered with."""
         with clear_errors(self.path):
             row = self.db.execute(
                 "SELECT applied, delivered FROM commands WHERE id = ?", (number,)

@@ -32,13 +32,13 @@ state/
 
 
 class Runtime:
-    """Writes into the `.ralph` of one project, through descriptors: a swapped path leads nowhere."""
+    """Writes to the `.ralph` directory of one project through descriptors, so that a swapped path has no effect."""
 
     def __init__(self, directory: Path) -> None:
         try:
             self.project = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise RalphError(f"{directory}: cannot be used: {error.strerror}.") from None
+            raise RalphError(f"{directory} cannot be used: {error.strerror}.") from None
 
     def __enter__(self) -> Runtime:
         return self
@@ -47,7 +47,7 @@ class Runtime:
         os.close(self.project)
 
     def prepare(self, run: str) -> None:
-        """Make `.ralph`, keep git from seeing what is not the user's, move an earlier run's files away."""
+        """Create `.ralph`, make git ignore runtime files, and move the files of an earlier run away."""
         with self._opened() as directory:
             files.sweep_temporaries(directory)
             ignore_runtime_files(directory)
@@ -57,13 +57,13 @@ class Runtime:
                 files.write(directory, "current_run", run.encode())
 
     def write_prompt(self, name: str, text: str) -> str:
-        """Keep a prompt for the record; returns its path from the project."""
+        """Save a prompt for the record, and return its path relative to the project."""
         with self._opened() as directory:
             files.write(directory, f"prompt_{name}.txt", text.encode(), durable=False)
         return f"{DIRECTORY}/prompt_{name}.txt"
 
     def open_prompt(self, path: str) -> int:
-        """A descriptor to read a prompt from, as the stdin of an agent."""
+        """A descriptor of a prompt file, for the stdin of an agent."""
         with self._opened() as directory:
             return os.open(os.path.basename(path), files.OLD_FILE, dir_fd=directory)
 
@@ -72,7 +72,7 @@ class Runtime:
             return Capped(files.create(directory, name, 0o644), MAX_LOG_BYTES)
 
     def has_logged(self, path: str, text: str) -> bool:
-        """Is this text anywhere in a log? It is looked at piece by piece, as people would see it."""
+        """Whether a log contains this text. The log is searched in pieces, in its cleaned form."""
         margin = len(text) + _LONGEST_ESCAPE
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         seen = ""
@@ -93,7 +93,7 @@ class Runtime:
 
 
 class Capped:
-    """A growing file that stops growing at its cap, or when the disk is full, and says so."""
+    """A log file that stops growing at its cap, or when the disk is full, and records that."""
 
     def __init__(self, descriptor: int, most: int) -> None:
         self._descriptor = descriptor
@@ -114,22 +114,22 @@ class Capped:
     def close(self) -> None:
         if self.lost and not self.problem:
             with suppress(OSError):
-                files.write_all(self._descriptor, b"\n[ralph] %d more bytes were not kept\n" % self.lost)
+                files.write_all(self._descriptor, b"\n[ralph] %d more bytes were dropped\n" % self.lost)
         os.close(self._descriptor)
 
 
 def ignore_runtime_files(directory: int) -> None:
-    """Keep git from seeing what is in `.ralph` and is not the user's."""
+    """Make git ignore the runtime files in `.ralph`."""
     if not _exists(directory, ".gitignore"):
         files.write(directory, ".gitignore", _GITIGNORE)
 
 
 def log_slugs(commands: Sequence[str]) -> dict[str, str]:
-    """The part of a log's name that tells which command it belongs to; equal slugs are numbered."""
+    """The part of a log's name that identifies its command. Equal slugs are numbered."""
     slugs: dict[str, str] = {}
     taken: Counter[str] = Counter()
     for command in commands:
-        bare = re.sub(r" #\d+$", "", command)  # the number that tells equal commands apart
+        bare = re.sub(r" #\d+$", "", command)  # the number of a repeated command
         name = slug(bare)
         taken[name] += 1
         slugs[command] = name if taken[name] == 1 else f"{name}.{taken[name]}"

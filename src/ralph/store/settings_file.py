@@ -1,4 +1,4 @@
-"""Write a project's settings file as a whole, and keep the one that was there."""
+"""Writes a project's settings file, and keeps a backup of the previous one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH = f"{DIRECTORY}/{NAME}"
 
 
 def check_writable(project: Path) -> None:
-    """Refuse early what `write` would refuse; makes nothing."""
+    """Fail early where `write` would fail, without creating anything."""
     with files.opened_directory(str(project)) as parent:
         inside = files.status_of(parent, DIRECTORY) is not None
         if inside:
@@ -25,7 +25,7 @@ def check_writable(project: Path) -> None:
                 _check_old(files.status_of(directory, NAME))
         place = project / DIRECTORY if inside else project
         if not os.access(place, os.W_OK | os.X_OK):
-            raise RalphError(f"{place}: it is not writable.", "Check its owner and its mode.")
+            raise RalphError(f"{place} is not writable.", "Check its owner and mode.")
 
 
 def exists(project: Path) -> bool:
@@ -33,9 +33,9 @@ def exists(project: Path) -> bool:
 
 
 def write(project: Path, data: bytes) -> str | None:
-    """Replace the settings file; an error leaves everything as it was.
+    """Replace the settings file. An error leaves everything as it was.
 
-    Returns the path under which the earlier file, if it was another one, is kept.
+    Returns the path of the backup if the previous file was different.
     """
     try:
         with files.opened_directory(str(project)) as parent:
@@ -49,7 +49,7 @@ def write(project: Path, data: bytes) -> str | None:
                     _remove(parent)
                 raise
     except OSError as error:
-        raise RalphError(f"{PATH}: it cannot be written: {error.strerror}.") from None
+        raise RalphError(f"{PATH} cannot be written: {error.strerror}.") from None
     return f"{DIRECTORY}/{kept}" if kept else None
 
 
@@ -65,25 +65,25 @@ def _replace(directory: int, data: bytes) -> str | None:
         files.write(directory, NAME, data, mode=mode)
     except BaseException:
         os.rename(kept, NAME, src_dir_fd=directory, dst_dir_fd=directory)
-        with suppress(FileNotFoundError):  # two names of one file: then renaming does nothing
+        with suppress(FileNotFoundError):  # if both names are the same file, renaming does nothing
             os.unlink(kept, dir_fd=directory)
         raise
     return kept
 
 
 def _keep(directory: int) -> str:
-    """A second name for the old file, link or not, readable or not; an earlier one is never overwritten."""
+    """Back up the old file, even a link or an unreadable one, without overwriting an earlier backup."""
     names = (f"{NAME}.bak{suffix}" for suffix in itertools.chain([""], (f".{n}" for n in itertools.count(2))))
     name = next(name for name in names if files.status_of(directory, name) is None)
     try:
         os.link(NAME, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
-    except OSError:  # a file system without hard links, or somebody else's file
+    except OSError:  # a file system without hard links, or another user's file
         os.rename(NAME, name, src_dir_fd=directory, dst_dir_fd=directory)
     return name
 
 
 def _remove(parent: int) -> None:
-    """The directory that was made for a file which could not be written."""
+    """Remove the directory that was created for a file which could not be written."""
     with suppress(OSError, RalphError), files.opened_directory(DIRECTORY, parent) as directory:
         os.unlink(".gitignore", dir_fd=directory)
     with suppress(OSError):
@@ -101,5 +101,5 @@ def _holds(directory: int, data: bytes) -> bool:
 
 def _check_old(old: os.stat_result | None) -> None:
     if old is not None and not (stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode)):
-        kind = "a directory" if stat.S_ISDIR(old.st_mode) else "no regular file"
+        kind = "a directory" if stat.S_ISDIR(old.st_mode) else "not a regular file"
         raise RalphError(f"{PATH} is {kind}.", f"Move it away: mv {PATH} {PATH}.old")

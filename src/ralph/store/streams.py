@@ -1,4 +1,4 @@
-"""The raw streams of a run: what each agent process printed, and by which names it is kept."""
+"""The raw streams of a run: the output of each agent process, and its file names."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ralph.store.runtime import Capped
 
 MAX_STREAM_BYTES = 64 << 20
 STDOUT, STDERR = ".stdout", ".stderr"
-"""What an agent process printed is kept in two files of one name, with these endings."""
+"""The output of an agent process is kept in two files with the same name and these extensions."""
 
 
 def stream_name(iteration: int, seq: int, purpose: Purpose, number: int | str | None = None) -> str:
-    """Of the agent process that row `seq` of the journal is about; a check asks its judge more than once."""
+    """The file name for the agent process of journal row `seq`. Checks may ask a judge several times, by `number`."""
     return f"{iteration:03d}-{seq}.{purpose}" + (f".{number}" if number is not None else "")
 
 
 def judge_streams(streams: Path, iteration: int, seq: int) -> Iterator[Path]:
-    """What the judge printed, each time that the checks of a row asked it."""
+    """The judge's output for each question from the checks of a row."""
     return streams.glob(stream_name(iteration, seq, Purpose.JUDGE, "*") + STDOUT)
 
 
 class Stream:
-    """The raw output of one agent process: made when the first byte comes."""
+    """The raw output of one agent process. The file is created with the first byte."""
 
     def __init__(self, directory: int, name: str) -> None:
         self._directory = directory
@@ -46,7 +46,7 @@ class Stream:
         self._file.write(data)
 
     def close(self) -> str:
-        """Returns why something could not be kept, if so."""
+        """Close the file, and return why some output could not be saved, or ""."""
         if self._file is not None:
             self._file.close()
             self._problem = self._problem or self._file.problem

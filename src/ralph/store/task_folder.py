@@ -18,14 +18,14 @@ from ralph.store.messages import BusMessage
 DONE, WAIT_MARKER = "DONE", "WAIT_WITHOUT_RESTART"
 
 GUIDANCE = 1_000_000
-"""From here on the numbers of messages are those of guidance."""
+"""The message numbers of guidance start here."""
 
 STARTED = 1
-"""The kind of message that says that an attempt has begun."""
+"""The kind of message that announces the start of an attempt."""
 
 
 class Markers(Struct, frozen=True):
-    """What lies in the folder. `problem`: something is in the place of DONE that is none."""
+    """The marker files in the folder. `problem` says that a marker is not a regular file."""
 
     done: bool = False
     wait: str = ""
@@ -47,23 +47,23 @@ class Folder:
     def markers(self) -> Markers:
         done, problem = self._has(DONE)
         waits, unclear = self._has(WAIT_MARKER)
-        wait = f"{self.path / WAIT_MARKER} is there" if waits else ""
+        wait = f"{self.path / WAIT_MARKER} exists" if waits else ""
         return Markers(done, wait, problem or unclear)
 
     def has_news(self) -> bool:
-        """Is there something that ends a wait for the next attempt?"""
+        """Whether a marker ends the wait for the next attempt."""
         markers = self.markers()
         return markers.done or bool(markers.wait or markers.problem)
 
     def _has(self, name: str) -> tuple[bool, str]:
-        """Whether it is there, and what is wrong with it: only a regular file counts."""
+        """Whether a marker exists, and what is wrong with it: only a regular file counts."""
         path = self.path / name
         try:
             mode = os.lstat(path).st_mode
         except FileNotFoundError:
             return False, ""
         except OSError as error:
-            return False, f"{path} cannot be looked at: {error.strerror}."
+            return False, f"{path} cannot be checked: {error.strerror}."
         if stat.S_ISREG(mode):
             return True, ""
         return False, f"{path} is {_kind(mode)}, not a regular file: remove it"
@@ -71,23 +71,23 @@ class Folder:
     # ---- messages ----
 
     def begin_attempt(self) -> None:
-        """Messages from before are no signals of the attempt that begins now."""
+        """Start an attempt. Earlier messages do not count as its signals."""
         self._news = BusReader(task_bus(self.path))
         with suppress(RalphError):
             self._news.skip()
 
     def wait_message(self, attempt: int) -> str:
-        """What this attempt, which has just ended, has said that it waits for, by a message."""
+        """What this attempt, which has just finished, waits for according to its message."""
         with suppress(RalphError):
-            if self._news is None:  # ralph was killed meanwhile: the attempt's own beginning is on the bus
+            if self._news is None:  # ralph was killed meanwhile: start at the attempt's first message
                 self._news = BusReader(task_bus(self.path), f"{self._run}.{sequence(attempt, STARTED)}")
             for message in self._news.news():
                 if isinstance(message, BusMessage) and message.type == WAIT:
-                    return message.body.strip().partition("\n")[0] or "the agent waits for something outside"
+                    return message.body.strip().partition("\n")[0] or "the agent waits for an external event"
         return ""
 
     def post(self, at: float, type: str, body: str, seq: int) -> str:
-        """Post for this run; returns what went wrong, for a message is never worth a run."""
+        """Post a message for this run. Returns what went wrong, since a message must never fail a run."""
         return self._post(self._bus, at, type, body, seq)
 
     def post_to_project(self, at: float, body: str, seq: int) -> str:
@@ -101,18 +101,18 @@ class Folder:
         return ""
 
     def post_guidance(self, steer: Steer) -> str:
-        """What people say to a command that has no prompt."""
+        """Post guidance, for an agent command that has no prompt."""
         return self.post(steer.at, INFO, steer.text, GUIDANCE + steer.id)
 
     def has_guidance(self, number: int) -> bool:
         id = f"{self._run}.{GUIDANCE + number}"
         return any(isinstance(item, BusMessage) and item.id == id for item in read(task_bus(self.path)))
 
-    # ---- being told ----
+    # ---- watching ----
 
     @contextmanager
     def watched(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Call `wake` as soon as anything changes in the folder; where that cannot be had, look now and then."""
+        """Call `wake` as soon as anything changes in the folder, by polling if file watching is unavailable."""
         from watchdog.events import FileSystemEvent, FileSystemEventHandler
         from watchdog.observers import Observer
         from watchdog.observers.polling import PollingObserver
@@ -137,7 +137,7 @@ class Folder:
 
 
 def sequence(attempt: int, kind: int) -> int:
-    """The number of a run's message: one of each kind per attempt, however often it is done again."""
+    """The number of a run's message: one of each kind per attempt, even if the attempt is repeated."""
     return attempt * 10 + kind
 
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Stored(NamedTuple):
-    """A row as it is in the store: what is no plain value is JSON text."""
+    """A row of the store. Structured values are JSON text."""
 
     project: str
     id: str
@@ -47,7 +47,7 @@ class Stored(NamedTuple):
 
 
 class TaskBriefRow(NamedTuple):
-    """What a list shows of a task."""
+    """The part of a task that a list shows."""
 
     project: str
     id: str
@@ -70,19 +70,19 @@ class Tasks:
     # ---- reading ----
 
     def all(self, spec: str | None = None, status: TaskStatus | None = None) -> list[Task]:
-        """By priority, then as they were added."""
+        """The tasks by priority, then in the order they were added."""
         return [self.read(row) for row in self.stored(spec, status)]
 
     def stored(
         self, spec: str | None = None, status: TaskStatus | None = None, *, everywhere: bool = False
     ) -> list[Stored]:
-        """The rows themselves, also those of all projects: what is JSON already can be printed as it is."""
+        """The rows themselves, optionally of all projects. Their JSON can be printed as it is."""
         return list(map(Stored._make, self._select(Stored._fields, spec, status, everywhere=everywhere)))
 
     def briefs(
         self, spec: str | None = None, status: TaskStatus | None = None, *, everywhere: bool = False
     ) -> list[TaskBriefRow]:
-        """The same, but only what a list shows: thousands take no time."""
+        """The same with only what a list shows, which is fast for thousands of tasks."""
         rows = self._select(TaskBriefRow._fields, spec, status, everywhere=everywhere)
         return [TaskBriefRow._make((*row[:-1], self._texts(row[-1], row[1]))) for row in rows]
 
@@ -91,13 +91,13 @@ class Tasks:
         return self.read(Stored._make(rows[0])) if rows else None
 
     def find(self, id: str) -> Task:
-        """A task by its id; case does not matter where no other task differs by it alone."""
+        """A task by its id, ignoring case unless two ids differ by case alone."""
         if task := self.get(self.resolve(id)):
             return task
         raise self._missing(id)
 
     def resolve(self, id: str) -> str:
-        """The id of a task as it was given to it; the task itself is not read, it may be damaged."""
+        """The exact id of a task. The task itself is not read, as it may be damaged."""
         for collation in ("", " COLLATE NOCASE"):
             rows = self._rows("id", "AND id = ?" + collation, id)
             if len(rows) == 1:
@@ -109,24 +109,24 @@ class Tasks:
         return RalphError(f"There is no task {id!r} in this project.", "`ralph task list` lists the tasks.")
 
     def graph(self) -> dict[str, tuple[str, ...]]:
-        """What each task depends on."""
+        """The dependencies of each task."""
         return {id: self._texts(text, id) for id, text in self._rows("id, dependencies")}
 
     def dependents(self, id: str) -> list[str]:
-        """Who depends on a task; the task itself is not read."""
+        """The tasks that depend on a task, which is not read itself."""
         rows = self._rows("id, dependencies", "AND id <> ? ORDER BY rowid", id)
         return [other for other, text in rows if id in self._texts(text, other)]
 
     def statuses(self) -> dict[str, str]:
-        """The status of each task, as it is written in the store."""
+        """The status of each task, as stored."""
         return dict(self._rows("id, status"))
 
     def counts(self) -> dict[str, int]:
-        """How many tasks there are of each status."""
+        """The number of tasks in each status."""
         return dict(self._rows("status, count(*)", "GROUP BY status"))
 
     def totals(self) -> dict[str, int]:
-        """How many tasks each project has."""
+        """The number of tasks in each project."""
         with clear_errors(self.path):
             return dict(self.db.execute("SELECT project, count(*) FROM tasks GROUP BY project").fetchall())
 
@@ -135,18 +135,18 @@ class Tasks:
         return self._decode(rows[0][0], _PROGRESS, id) if rows and rows[0][0] else TaskProgress()
 
     def progresses(self) -> dict[str, TaskProgress]:
-        """How far the work has come with each task that it was begun with."""
+        """The progress of each task that was started."""
         rows = self._rows("id, progress", "AND progress IS NOT NULL")
         return {id: self._decode(text, _PROGRESS, id) for id, text in rows}
 
     def ids(self, status: TaskStatus, spec: str | None = None) -> list[str]:
-        """The tasks of one status, by priority; nothing else of them is read."""
+        """The ids of the tasks in one status, by priority."""
         of_spec, values = (" AND spec_id = ?", (spec,)) if spec is not None else ("", ())
         rows = self._rows("id", f"AND status = ?{of_spec} ORDER BY priority, rowid", status, *values)
         return [id for (id,) in rows]
 
     def _rows(self, columns: str, more: str = "", *values: Any) -> list[tuple[Any, ...]]:
-        """Of the tasks of this project; `more`: which of them, and how, with these values."""
+        """Columns of the tasks of this project. `more` adds SQL conditions and order, with these values."""
         query = f"SELECT {columns} FROM tasks WHERE project = ? {more}"
         with clear_errors(self.path):
             return self.db.execute(query, (self.project, *values)).fetchall()
@@ -154,7 +154,7 @@ class Tasks:
     def _select(
         self, names: Sequence[str], spec: str | None, status: TaskStatus | None, *, everywhere: bool
     ) -> list[tuple[Any, ...]]:
-        """Sorted here: SQLite would carry the whole rows through its sorter, which takes twice as long."""
+        """Select rows and sort them here: SQLite would sort whole rows, which takes twice as long."""
         given = [("project", None if everywhere else self.project), ("spec_id", spec), ("status", status)]
         chosen = {name: value for name, value in given if value is not None}
         where = " AND ".join(f"{name} = ?" for name in chosen) or "1"
@@ -165,7 +165,7 @@ class Tasks:
         return [row[len(order) :] for row in sorted(rows)]
 
     def read(self, row: Stored) -> Task:
-        """The task of a row; a damaged one is an error that names it."""
+        """The task of a row. A damaged one is an error that names it."""
         id = row.id
         return Task(
             id,
@@ -186,7 +186,7 @@ class Tasks:
         )
 
     def depends_on(self, row: Stored) -> tuple[str, ...]:
-        """What the task of a row depends on; nothing else of it is read."""
+        """The dependencies of the task of a row, without reading the rest of it."""
         return self._texts(row.dependencies, row.id)
 
     def _status(self, word: str, id: str) -> TaskStatus:
@@ -214,12 +214,12 @@ class Tasks:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """What is read and written inside belongs together: all of it or nothing, and nobody in between."""
+        """A transaction for everything read and written inside it."""
         with clear_errors(self.path), nullcontext() if self.db.in_transaction else transaction(self.db):
             yield
 
     def add(self, tasks: Iterable[Task]) -> None:
-        """All of them or none."""
+        """Add all of them or none."""
         now = time.time()
         try:
             with self.writing():
@@ -227,23 +227,23 @@ class Tasks:
                     self._insert(replace(task, created_at=task.created_at or now, updated_at=now))
         except Taken:
             raise RalphError(
-                "One of these tasks is there already.", "`ralph task list` lists the tasks."
+                "One of these tasks already exists.", "`ralph task list` lists the tasks."
             ) from None
 
     def put(self, task: Task) -> None:
-        """Write a task that is there already; how far the work has come stays as it is."""
+        """Update an existing task, but not its progress."""
         values = self.as_stored(replace(task, updated_at=time.time()))
         self._update(task.id, ", ".join(f"{name} = ?" for name in Stored._fields), *values)
 
     def keep_progress(self, id: str, **changes: Any) -> TaskProgress:
-        """Change some of what is known of the way of a task; the rest stays as others have left it."""
+        """Change some fields of a task's progress and return it. The other fields stay as they are."""
         with self.writing():
             progress = replace(self.progress(id), **changes)
             self._update(id, "progress = ?", _encode(progress).decode())
         return progress
 
     def move(self, id: str, status: TaskStatus, progress: TaskProgress, iteration: int | None = None) -> None:
-        """The work on a task has come so far."""
+        """Record the status and progress of a task."""
         assignments = "status = ?, progress = ?, iteration = ifnull(?, iteration), updated_at = ?"
         self._update(id, assignments, status, _encode(progress).decode(), iteration, time.time())
 
@@ -286,6 +286,6 @@ class Tasks:
 
 
 def _spec(spec: TaskCompletionSpec) -> dict[str, Any]:
-    """Roles for which the task has no criteria of its own are left out."""
+    """The spec without the roles for which the task has no criteria."""
     values = {"outcome": spec.outcome, "acceptance_criteria": spec.acceptance_criteria}
     return values | dict(spec.criteria)
