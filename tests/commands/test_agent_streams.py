@@ -61,7 +61,7 @@ def test_a_run_shows_the_work_and_believes_the_final_message(project: Project) -
     assert ended.code == 0, ended.err
     shown = ended.err.splitlines()
     assert shown[1:] == [
-        "It may edit files unasked (agent.permissions: edit).",
+        "May edit files without asking (agent.permissions: edit).",
         "=== Ralph iteration 1/10 ===",
         "[TOOL] Bash(ls)",
         "[OK] Result <- Bash (1 line, 5 chars)",
@@ -71,7 +71,7 @@ def test_a_run_shows_the_work_and_believes_the_final_message(project: Project) -
         shown[-2],
         "",
     ]
-    assert shown[-2].startswith("[OK] Complete (cost: $0.50, tools: 1, errors: 0, time: ")
+    assert shown[-2].startswith("[END] Agent finished (cost: $0.50, tools: 1, errors: 0, time: ")
     assert ", $0.50" in ended.out
 
 
@@ -111,7 +111,7 @@ def test_a_stream_can_be_shown_again(project: Project) -> None:
     unknown = "[ralph] Unknown line (JSON is malformed: object keys must be strings (byte 1)): {rubbish"
     assert again[1:6] == [*live[2:6], unknown]
     assert again[6] == DONE
-    assert again[-1].startswith("[OK] Complete (cost: $0.50")
+    assert again[-1].startswith("[END] Agent finished (cost: $0.50")
 
 
 # ---- permissions ----
@@ -131,8 +131,8 @@ def test_denied_writes_are_fatal(project: Project) -> None:
 @pytest.mark.parametrize(
     ("agent", "told"),
     [
-        ({"permissions": "bypass"}, "It may do everything unasked (agent.permissions: bypass)."),
-        ({"permissions": "none"}, "It may do only what its own settings allow (agent.permissions: none)."),
+        ({"permissions": "bypass"}, "May do anything without asking (agent.permissions: bypass)."),
+        ({"permissions": "none"}, "May only do what its own settings allow (agent.permissions: none)."),
         ({"flags": ["--permission-mode plan"]}, ""),
     ],
 )
@@ -141,7 +141,7 @@ def test_permissions_are_announced(project: Project, agent: dict[str, Any], told
     claude(project, f'echo "$*" > argv\n{echo(said(DONE), result())}', agent=agent)
     ended = project.run("run", "-p", "x")
     assert ended.code == 0
-    assert (told in ended.err) and ("unasked" in ended.err) is ("everything" in told)
+    assert (told in ended.err) and ("without asking" in ended.err) is ("anything" in told)
     flags = (project.path / "argv").read_text()
     assert ("--dangerously-skip-permissions" in flags) is (agent.get("permissions") == "bypass")
     assert flags.count("--permission-mode") == (1 if "flags" in agent else 0)
@@ -181,7 +181,7 @@ def test_a_limit_that_lasts_too_long_ends_the_run_as_waiting(project: Project) -
     )
     ended = project.run("run", "-p", "x")
     assert ended.code == 3
-    assert "limited for longer than Ralph may wait" in ended.out and "ralph resume" in ended.out
+    assert "later than maxLimitWaitSeconds allows" in ended.out and "ralph resume" in ended.out
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_an_iteration_that_cannot_be_afforded_is_not_started(project: Project) -
     ended = project.run("run", "-p", "x")
     assert ended.code == 1
     assert ended.err.count("=== Ralph iteration") == 2
-    assert "an iteration costs $2.00 on average, and $1.00 is left" in ended.out
+    assert "the next iteration would cost about $2.00, but only $1.00 is left" in ended.out
     assert "--max-cost-usd" in ended.out
 
 

@@ -529,7 +529,7 @@ ERRORS = [
     (
         ["--agent", "other", "--flag", "'"],
         "agent.flags: No closing quotation.",
-        "Each entry is split as a shell would split it.",
+        "Each entry is split like a shell command line.",
     ),
     (
         ["--guardrail", "make", "--no-guardrails"],

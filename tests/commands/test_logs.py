@@ -165,10 +165,10 @@ def test_guidance_and_interrupted_iterations_are_shown(project: Project) -> None
         "Agent was interrupted: ralph was killed",
         "Guidance: Use tabs.",
         "=== Ralph iteration 1/1 ===",
-        "Guidance delivered with this prompt: 1",
+        "1 message from `ralph steer` added to the prompt",
         "at work",
         "",
-        "limit: 1 of 1 iterations used without completion",
+        "Stopped: 1 of 1 iterations used; last result: the agent did not say it was done",
     ]
 
 
@@ -185,7 +185,7 @@ def test_an_interrupted_wait_does_not_end_the_log(project: Project) -> None:
     assert project.run("resume").code == 0
     told = project.run("logs").out
     assert told.count("Paused.") == 1 and "=== Ralph iteration 2/10 ===" in told
-    assert "complete: claimed" in told
+    assert "Unverified: no checks" in told
 
 
 # ---- a live run ----
@@ -270,8 +270,8 @@ def test_one_iteration(three: Project) -> None:
         "iteration 3",
         "first",
         "second",
-        "Guardrail start: test $RALPH_ITERATION != 2",
-        "Guardrail end: test $RALPH_ITERATION != 2 (exit code 0, N)",
+        "Running test $RALPH_ITERATION != 2",
+        "✓ test $RALPH_ITERATION != 2 passed (N)",
     ]
     events = three.run("logs", "--iteration", "2", "--json").lines()
     assert [event["event"] for event in events if event["event"] != "text"] == [
@@ -376,7 +376,10 @@ def test_a_reader_that_takes_its_time_gets_everything(project: Project) -> None:
     logs = project.start("logs")
     time.sleep(PATIENCE + 0.5)
     out, _ = logs.communicate(timeout=30)
-    assert (logs.returncode, out.splitlines()[-3]) == (0, "limit: 1 of 1 iterations used without completion")
+    assert (logs.returncode, out.splitlines()[-3]) == (
+        0,
+        "Stopped: 1 of 1 iterations used; last result: the agent did not say it was done",
+    )
 
 
 def test_a_follower_ends_with_its_reader(background: Project) -> None:

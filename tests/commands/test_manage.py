@@ -184,7 +184,7 @@ def test_status_as_json(project: Project) -> None:
         "state": "ended",
         "outcome": "limit",
         "cause": "iterations",
-        "reason": "2 of 2 iterations used without completion",
+        "reason": "2 of 2 iterations used; last result: the agent did not say it was done",
         "notes": [],
         "iteration": 2,
         "max_iterations": 2,
@@ -226,7 +226,7 @@ def test_status_of_one_run(project: Project) -> None:
     shown = re.sub(r"\d+\.\ds", "N", project.run("status", run).out)
     assert shown.splitlines() == [
         f"run        {run} (run, started N ago)",
-        "state      complete: all checks passed",
+        "state      Done: all checks passed",
         f"directory  {project.path}",
         f"agent      {project.path}/agent.sh",
         "sandbox    none",
@@ -292,7 +292,7 @@ def test_cancel_stops_a_live_run_and_its_processes(project: Project) -> None:
         assert (result.code, result.err.splitlines()[-1]) == (0, f"Run {run} cancelled.")
         out, _ = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert out.splitlines()[0] == "interrupted: by `ralph cancel`"
+    assert out.splitlines()[0] == "Stopped by `ralph cancel`"
     assert Recorded(project.path / "pids").alive() == []
     assert (only(project).outcome, only(project).cause, only(project).iteration) == (
         "interrupted",
@@ -418,7 +418,7 @@ def test_resume_takes_the_newest_unfinished_run_of_this_directory(project: Proje
     (tmp_path / "other").mkdir()
     ended(Project(tmp_path / "other", project.home), *ITERATIONS)
     result = project.run("resume", "-m", "3")
-    assert (result.code, result.err.splitlines()[0].startswith(f"Run {newest} goes on: ")) == (1, True)
+    assert (result.code, result.err.splitlines()[0].startswith(f"Run {newest} resumed: ")) == (1, True)
 
 
 def test_resume_after_a_kill(project: Project) -> None:
@@ -429,7 +429,7 @@ def test_resume_after_a_kill(project: Project) -> None:
     result = project.run("resume")
     assert result.code == 1
     assert result.err.splitlines()[:2] == [
-        f"Run {run} goes on: agent {project.path}/agent.sh, 0 guardrails, at most 2 iterations, no command guard",
+        f"Run {run} resumed: agent {project.path}/agent.sh, no checks, up to 2 iterations, no command guard",
         "Repeating the interrupted iteration.",
     ]
     assert (starts(project), only(project).iteration) == (3, 2)
@@ -566,7 +566,7 @@ def test_guidance_for_a_stopped_run(project: Project) -> None:
         )
     assert "guidance   First. (not delivered yet)" in project.run("status", run).out
     resumed = project.run("resume", "-m", "2")
-    assert "Guidance delivered with this prompt: 2" in resumed.err
+    assert "2 messages from `ralph steer` added to the prompt" in resumed.err
     assert prompt(project, 2) == (
         "The work.\n\nGuidance from the user: First.\n\nGuidance from the user: Second\nline."
     )
@@ -875,7 +875,7 @@ def test_the_demo(project: Project) -> None:
     result = project.run("demo")
     assert (result.code, result.out.splitlines()[0]) == (
         0,
-        "complete: all checks passed",
+        "Done: all checks passed",
     )
     (scratch,) = [path for path in project.path.iterdir() if path.name.startswith("ralph-demo-")]
     command = f'cd {scratch} && ralph run -p "Write greet.sh so that ./check.sh passes."'

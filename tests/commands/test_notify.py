@@ -88,14 +88,14 @@ def test_a_finished_run_notifies_by_command_and_url(project: Project) -> None:
     assert ended.code == 0, ended.err
     (got,) = listener.got
     assert got["title"] == "Ralph finished: project" and got["type"] == "success"
-    assert "complete: claimed" in got["message"] and str(project.path) in got["message"]
+    assert "Unverified: no checks configured" in got["message"] and str(project.path) in got["message"]
     (told,) = kept(project)
     run = project.status()[0]["id"]
     assert (told["event"], told["run"], told["outcome"], told["cause"]) == (
         "finished",
         run,
         "complete",
-        "proved",
+        "unverified",
     )
     assert told["directory"] == str(project.path) and told["iterations"] == 1
     assert f"ralph report {run}" in told["text"]
@@ -274,7 +274,7 @@ def test_a_prd_loop_reports_how_it_was_approved(project: Project) -> None:
     assert loop.run("--review-cap", "1").code == 0
     (told,) = kept(project)
     assert told["event"] == "finished" and told["cause"] == "auto_approved"
-    assert "auto-approved at the review cap" in told["text"]
+    assert "auto-approved at the review limit" in told["text"]
 
 
 @pytest.mark.slow

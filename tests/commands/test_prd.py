@@ -154,7 +154,7 @@ def test_the_loop_is_not_complete_before_all_are_approved(loop: Loop) -> None:
     loop.agent("print('<promise>COMPLETE</promise>')")
     done = loop.run("-n", "2")
     assert done.code == 1
-    assert "2 of 2 iterations used without completion" in done.out
+    assert "2 of 2 iterations used" in done.out
     assert loop.standing() == (False, None, 0)
 
 
@@ -162,7 +162,7 @@ def test_all_approved_is_complete_without_the_tag(loop: Loop) -> None:
     """If the agent forgets the tag, the list decides; a run of a finished list starts no agent."""
     loop.write(loop.tasks | {"verifyCommands": ["true"]})
     first = loop.run()
-    assert first.code == 0 and "complete: all stories done; 1 verify command passed\n" in first.out
+    assert first.code == 0 and "Done: all stories done; 1 verify command passed\n" in first.out
     again = loop.run()
     assert (again.code, len(loop.prompts)) == (0, 2)
     assert "All stories are already done. Only verification is left." in again.err
@@ -234,7 +234,7 @@ def test_an_iteration_on_several_stories_is_reported(project: Project) -> None:
     loop.agent("implement(); change('US-002', notes='begun') if n == 1 else None")
     loop.run("-n", "2")
     assert (
-        f"{TOLD}\n- It worked on several stories were changed (US-001, US-002): one story per iteration"
+        f"{TOLD}\n- several stories were changed (US-001, US-002); work on one story per iteration"
         in loop.prompts[1]
     )
 
@@ -256,7 +256,7 @@ def test_a_review_is_told_about_deleted_tests(loop: Loop, snapshots: bool) -> No
         snapshots=snapshots,
     )
     done = loop.run()
-    words = "It tests were removed (src/b.test.js, tests/test_a.py): see whether that was right"
+    words = "tests were removed (src/b.test.js, tests/test_a.py); check whether that was right"
     assert done.code == 0 and f"Next prompt will mention: {words}." in done.err, done.err
     assert loop.modes[1] == "review US-001" and f"{TOLD}\n- {words}\n" in f"{loop.prompts[1]}\n"
     assert words in loop.project.run("logs", outcome(loop)["id"]).out
@@ -281,9 +281,7 @@ def test_a_review_is_told_about_tests_that_lost_lines(loop: Loop, snapshots: boo
         snapshots=snapshots,
     )
     done = loop.run()
-    words = (
-        "It changed or removed lines of tests (tests/test_a.py): see whether they still test what they did"
-    )
+    words = "lines of tests were changed or removed (tests/test_a.py); check whether they still test the same"
     assert done.code == 0 and f"Next prompt will mention: {words}." in done.err, done.err
     assert loop.modes[1] == "review US-001" and f"{TOLD}\n- {words}\n" in f"{loop.prompts[1]}\n"
 
@@ -293,7 +291,7 @@ def test_a_review_without_a_decision_is_repeated(project: Project) -> None:
     loop = make_loop(project, story(reviewStatus="needs_review", notes="done"))
     loop.agent("play() if n == 2 else log('I looked')")
     assert loop.run("-n", "2").code == 0
-    assert "It was a review and made no decision about US-001" in loop.prompts[1]
+    assert "the review made no decision about US-001" in loop.prompts[1]
 
 
 def test_a_branch_without_a_name(loop: Loop) -> None:
@@ -317,7 +315,7 @@ def test_a_wrong_branch_is_reported(loop: Loop) -> None:
     loop.write(board(branchName="ralph/calc"))
     loop.agent("git('checkout', '-q', '-b', {1: 'other', 2: 'ralph/calc'}[n])")
     loop.run("-n", "3")
-    assert "It left branch main and stayed on other" in loop.prompts[1]
+    assert "the iteration left branch main for other" in loop.prompts[1]
     assert TOLD not in loop.prompts[2]
 
 
@@ -338,7 +336,7 @@ def test_the_progress_log_only_grows(loop: Loop) -> None:
         "## two",
         "## three",
     ]
-    assert done.err.count("progress.txt only grows below its line") == 1
+    assert done.err.count("progress.txt is append-only below its line") == 1
 
 
 # ---- verification, the cap, no reviews ----
@@ -472,7 +470,7 @@ def test_a_list_that_people_broke_stops_the_run(loop: Loop, text: str, words: st
         (loop.folder / "tasks.json").write_bytes(text.encode("latin-1"))
     code, out, _ = ended(loop)
     assert code == 2
-    assert words in out and f"Mend that, then: ralph resume {run}" in out
+    assert words in out and f"Fix this, then: ralph resume {run}" in out
     assert (loop.folder / "tasks.json").read_bytes() == text.encode("latin-1")
     assert not (loop.project.path / ".ralph-active").exists()
 
@@ -672,7 +670,7 @@ def test_an_agent_cannot_use_the_commands_on_its_own_loop(loop: Loop, command: t
         "(OUTSIDE / 'said').write_text(done.stderr) if done else play()"
     )
     assert loop.run().code == 0
-    assert "A loop is at work in ralph (process" in (loop.outside / "said").read_text()
+    assert "Another loop is running in ralph (process" in (loop.outside / "said").read_text()
     assert ".ralph-active must not be changed by the agent" in loop.prompts[1]
     assert not (loop.project.path / "ralph-archive").exists()
 

@@ -18,8 +18,8 @@ from ralph.core.model import Limits, Plan
 
 TAG = "<response>DONE</response>"
 INSTRUCTION = f"When everything is done, and only then, end your answer with `{TAG}`."
-PROVED = "complete: all checks passed"
-UNPROVED = "complete: no checks configured"
+PROVED = "Done: all checks passed"
+UNPROVED = "Unverified: no checks configured"
 
 
 def prompt(project: Project, iteration: int) -> str:
@@ -215,7 +215,7 @@ def test_settings_from_another_file(project: Project) -> None:
     )
     result = project.run("run", "-p", "hello", "--settings", "other/loop.json")
     assert (result.code, "--title a b -x hello" in result.err) == (1, True)
-    assert "at most 1 iteration, no command guard\n" in result.err
+    assert "up to 1 iteration, no command guard\n" in result.err
 
 
 CONFIGURED = {"flags": ["--model opus"], "promptVia": "stdin", "env": {"TOKEN": "s3cret"}}
@@ -247,7 +247,7 @@ def test_another_agent_may_have_flags(project: Project) -> None:
     agent = "./other.sh --model opus --title 'a  \"b\"' \"it's\" --empty '' \\$HOME '*'"
     result = project.run("run", "-p", "x", "-m", "1", "--agent", agent)
     assert '--model|opus|--title|a  "b"|it\'s|--empty||$HOME|*|x' in result.err
-    assert "agent ./other.sh, 0 guardrails" in result.err
+    assert "agent ./other.sh, no checks" in result.err
 
 
 def test_the_scripted_agent_by_name(project: Project) -> None:
@@ -328,7 +328,7 @@ def test_a_missing_prompt_file_ends_the_run(project: Project) -> None:
     result = project.run("run", "-f", "PROMPT.md", "-m", "3")
     assert (result.code, result.out.splitlines()[0]) == (
         2,
-        f"fatal: {project.path}/PROMPT.md: prompt file not found.",
+        f"Failed: {project.path}/PROMPT.md: prompt file not found.",
     )
 
 
@@ -471,19 +471,18 @@ def test_every_guardrail_runs_in_every_iteration(project: Project) -> None:
 
 
 def test_start_and_end_of_guardrails_are_printed(project: Project) -> None:
-    """Start, end, exit status, and for a failed one its action and log."""
-    project.agent("true", guardrails=[{"command": "true"}, {"command": "exit 3", "failAction": "PREPEND"}])
-    shown = [
-        line.rpartition(",")[0] if "Guardrail end" in line else line
-        for line in project.run("run", "-p", "x", "-m", "1").err.splitlines()
-        if "Guardrail" in line or "output" in line
-    ]
-    assert shown == [
-        "Guardrail start: true",
-        "Guardrail end: true (exit code 0",
-        "Guardrail start: exit 3",
-        "Guardrail end: exit 3 (exit code 3, action PREPEND",
-        "  output: .ralph/guardrail_001_exit_3.log",
+    """Start, end, exit status, and for a failed one what happens with its output, the failing lines and the log."""
+    command = "echo 'error: no such thing'; exit 3"
+    project.agent("true", guardrails=[{"command": "true"}, {"command": command, "failAction": "PREPEND"}])
+    shown = re.sub(r"\d\.\ds", "N", project.run("run", "-p", "x", "-m", "2").err).splitlines()
+    start = shown.index("=== Ralph iteration 1/2 ===")
+    assert shown[start + 2 : start + 8] == [
+        "Running true",
+        "✓ true passed (N)",
+        f"Running {command}",
+        f"✗ {command} failed (exit 3); output goes first in the next prompt",
+        "    error: no such thing",
+        "  full output: .ralph/guardrail_001_echo_error_no_such_thing_exit_3.log",
     ]
 
 
@@ -528,7 +527,7 @@ def test_the_same_guardrail_twice_is_run_twice(project: Project) -> None:
     result = project.run("run", "-p", "x", "-m", "2")
     assert lines(project.path / "ran") == ["x"] * 4
     assert "Hint: first" in prompt(project, 2) and "Hint: second" in prompt(project, 2)
-    assert f"Guardrail start: {command} #2" in result.err
+    assert f"Running {command} #2" in result.err
 
 
 def test_a_guardrail_that_hangs_times_out(project: Project) -> None:
@@ -541,7 +540,7 @@ def test_a_guardrail_that_hangs_times_out(project: Project) -> None:
         "Output file: .ralph/guardrail_001_echo_slow_sleep_60.log\n"
         "Output (truncated):\nslow\n" in prompt(project, 2)
     )
-    assert "a timeout after 0.3 s, action APPEND" in result.err
+    assert "failed (a timeout after 0.3 s)" in result.err
 
 
 def test_a_guardrail_has_empty_stdin(project: Project) -> None:
@@ -583,8 +582,11 @@ def test_the_limit_is_exact(project: Project, arguments: list[str], limit: int) 
     result = project.run("run", "-p", "x", *arguments)
     assert (result.code, lines(project.path / "starts")) == (1, ["x"] * limit)
     first, _, hint = result.out.splitlines()
-    assert first == f"limit: {limit} of {limit} iterations used without completion"
-    assert hint == f"  Go on with more: ralph resume {run_id(result)} -m N"
+    assert (
+        first
+        == f"Stopped: {limit} of {limit} iterations used; last result: the agent did not say it was done"
+    )
+    assert hint == f"  To continue: ralph resume {run_id(result)} -m N"
 
 
 def test_a_claim_in_the_last_iteration_counts(project: Project) -> None:
@@ -615,16 +617,16 @@ def test_the_whole_run_can_be_limited_in_time(project: Project) -> None:
     project.agent("echo x >> starts; sleep 60", maxDurationSeconds=600)
     result = project.run("run", "-p", "x", "--max-duration-seconds", "0.5")
     first, _, hint = result.out.splitlines()
-    assert (result.code, first) == (1, "limit: duration budget used up")
-    assert hint == f"  Go on with more: ralph resume {run_id(result)} --max-duration-seconds S"
+    assert (result.code, first) == (1, "Stopped: duration budget used up")
+    assert hint == f"  To continue: ralph resume {run_id(result)} --max-duration-seconds S"
     assert lines(project.path / "starts") == ["x"]
 
 
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("iterationTimeoutSeconds", "Agent was ended: its time was up"),
-        ("idleTimeoutSeconds", "Agent was ended: it had been silent for too long"),
+        ("iterationTimeoutSeconds", "Agent timed out"),
+        ("idleTimeoutSeconds", "Agent stopped: no output for too long"),
     ],
 )
 def test_one_iteration_can_be_limited_in_time(project: Project, setting: str, words: str) -> None:
@@ -679,11 +681,11 @@ def test_a_bad_iteration_is_reported_and_the_run_continues(project: Project) -> 
         "=== Ralph iteration 1/5 ===",
         "Agent failed, exit code 3: oops",
         "=== Ralph iteration 2/5 ===",
-        "Agent said nothing",
+        "Agent printed nothing",
         "=== Ralph iteration 3/5 ===",
-        "Agent said nothing",
+        "Agent printed nothing",
         "=== Ralph iteration 4/5 ===",
-        "Agent was killed: by signal 9 (SIGKILL)",
+        "Agent was killed by signal 9 (SIGKILL)",
         "=== Ralph iteration 5/5 ===",
     ]
 
@@ -702,7 +704,7 @@ def test_an_agent_that_cannot_be_started_is_fatal(project: Project, command: str
     (project.path / "plain.txt").write_text("text")
     (project.path / "directory").mkdir()
     result = project.run("run", "-p", "x", "--agent", command)
-    assert (result.code, result.out.splitlines()[0]) == (2, f"fatal: {reason}")
+    assert (result.code, result.out.splitlines()[0]) == (2, f"Failed: {reason}")
 
 
 # ---- signals ----
@@ -722,8 +724,11 @@ def test_the_first_signal_lets_the_agent_finish(project: Project, signum: signal
     (project.path / "go").touch()
     out, _ = process.communicate(timeout=60)
     first, second, hint = out.splitlines()
-    assert (process.returncode, first) == (130, "interrupted: by a signal")
-    assert hint == f"  Go on with: ralph resume {second.split()[1].rstrip(':')}"
+    assert (process.returncode, first) == (
+        130,
+        f"Stopped by {'Ctrl-C' if signum == signal.SIGINT else 'SIGTERM'}",
+    )
+    assert hint == f"  To continue: ralph resume {second.split()[1].rstrip(':')}"
     assert (project.path / "finished").exists()
 
 
@@ -942,5 +947,7 @@ def test_only_the_result_is_on_stdout(project: Project) -> None:
     first, second = result.out.splitlines()
     assert first == PROVED
     assert second.startswith(f"  run {run}: 1 iteration, ")
-    start = f"Run {run} starts: agent {project.path}/agent.sh, 1 guardrail, at most 10 iterations, no command guard"
+    start = (
+        f"Run {run} started: agent {project.path}/agent.sh, 1 check, up to 10 iterations, no command guard"
+    )
     assert result.err.splitlines()[0] == start

@@ -157,7 +157,7 @@ def test_a_run_loads_only_its_own_parts(recorder: Recorder) -> None:
     )
     assert recorder.run("run", "-p", "x").code == 0
     assert recorder.loaded("ralph.agents") == {"base", "custom", "limits", "plain", "registry"}
-    assert recorder.loaded("ralph.checks") == {"base", "command", "registry"}
+    assert recorder.loaded("ralph.checks") == {"base", "command", "excerpt", "registry"}
     assert not recorder.loaded("ralph.sandbox") & {"bubblewrap", "container", "docker_sandbox", "proxy"}
     assert recorder.packages.isdisjoint({*OTHERS, "asyncio", "concurrent"} - {"msgspec", "sqlite3"})
 

@@ -149,8 +149,8 @@ def test_resume_of_a_command_that_could_not_be_started(task: Task) -> None:
     assert task.project.run("supervise", "tasks/job", "--", "./later.sh").code == 2
     (run,) = task.project.status()
     again = task.project.run("resume", run["id"])
-    assert again.code == 2 and again.out.splitlines()[0] == "fatal: ./later.sh: no such file"
-    advice = f"Mend it (ralph doctor looks at the configured agents), then: ralph resume {run['id']}"
+    assert again.code == 2 and again.out.splitlines()[0] == "Failed: ./later.sh: no such file"
+    advice = f"Fix this (ralph doctor checks the configured agents), then: ralph resume {run['id']}"
     assert again.out.splitlines()[-1] == f"  {advice}"
     task.project.script("later.sh", LEAVES_DONE)
     assert task.project.run("resume", run["id"]).code == 0

@@ -39,7 +39,7 @@ def test_the_end_of_a_run_says_what_changed_and_how_to_undo_it(worked: Project) 
     """The number of files, and the two commands."""
     result = worked.run("logs")
     run = run_id(worked)
-    assert "complete: no checks configured" in result.out
+    assert "Unverified: no checks configured" in result.out
     assert worked.run("diff", "--stat").out.splitlines()[-1].strip().startswith("3 files changed")
     assert (worked.run("rewind", run, "1", "--yes").code, (worked.path / "old.txt").read_text()) == (
         0,

@@ -102,7 +102,7 @@ def test_a_role_that_never_proves_its_part_fails_the_task(site: Site) -> None:
     state = site.state()
     assert state["status"] == "failed"
     assert state["reason"].startswith(
-        "2 of 2 iterations used without completion; the last one: coder: external: Command exited with 1"
+        "2 of 2 iterations used; last result: coder: external: Command exited with 1"
     )
     assert site.project.git("show", "ralph/T-1:notes.txt") == "more\nmore\n"
     assert not site.is_fixed() and site.worktree.exists()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.core.board import MAX_SENT_BACK
+from ralph.core.model import Cause, Stop
 from ralph.core.text import clean
 from ralph.views.agent import count, duration
 from ralph.views.status import CRASHED, Detail, Summary, as_tree
@@ -60,7 +61,7 @@ def print_list(found: list[Summary]) -> None:
         [
             (
                 "  " * depth + s.id + (f" ({s.task} {s.role})" if s.task else ""),
-                _state(s),
+                s.words,
                 f"{s.iteration}/{s.max_iterations}",
                 duration(s.elapsed),
                 f"${s.cost:.2f}" if s.cost else "-",
@@ -73,16 +74,9 @@ def print_list(found: list[Summary]) -> None:
     )
 
 
-def _state(s: Summary) -> str:
-    """Return the outcome in one or two words, with its cause."""
-    if s.outcome in (None, "complete"):
-        return s.outcome or s.state
-    return f"{s.outcome} ({s.cause})"
-
-
 def run_text(one: Detail) -> str:
     s = one.summary
-    state = s.state if s.outcome is None else f"{s.outcome}: {s.reason}"
+    state = Stop(Cause(s.cause), s.reason or "").headline if s.cause else s.state
     lines = [
         f"run        {s.id} ({s.flow}, started {_ago(s.created)})",
         f"state      {state}" + (f" (process {s.pid}; {one.doing})" if s.pid else ""),

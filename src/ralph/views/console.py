@@ -192,7 +192,9 @@ class Console:
         self._verbose(f"Agent ended: {ran.ended}{code} ({ran.took:.1f}s{unread})")
         if event.purpose is Purpose.WORK and ran.ended is not Ended.OK:
             code = code if ran.ended is Ended.FAILED else ""
-            detail = f": {clean(ran.detail)}" if ran.detail else ""
+            detail = clean(ran.detail)
+            if detail:
+                detail = f" {detail}" if detail.startswith("by ") else f": {detail}"
             self._line(self._paint("yellow", f"Agent {_ENDS[ran.ended]}{code}{detail}"))
 
     # ---- the harness ----
@@ -243,7 +245,7 @@ class Console:
         )
         self._verbose(f"{self.check_word} {words} ({seconds})")
         if verdict.green:
-            weaker = f": {reason}" if verdict.degraded else ""
+            weaker = f": {reason}" if verdict.degraded or reason.startswith("no ") else ""
             self._line(self._paint("green", f"{self._passed} {name} passed ({seconds}){weaker}"))
             return
         why = reason.replace("exit code ", "exit ")
