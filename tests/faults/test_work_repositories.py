@@ -52,9 +52,7 @@ def test_g4_the_worktree_is_removed(site: Site) -> None:
         "esac",
     )
     site.add(task())
-    assert_stopped(
-        site.work(), 2, "was removed while task T-1 was worked on there", "To continue: ralph work"
-    )
+    assert_stopped(site.work(), 2, "was removed while task T-1 was running there", "To continue: ralph work")
     assert_intact(site)
     result = site.work()
     assert result.code == 0, result.err

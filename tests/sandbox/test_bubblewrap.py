@@ -121,7 +121,7 @@ def test_an_agents_login_is_there_and_its_hooks_cannot_be_planted(repository: Pr
     done = repository.run("run", "-p", "x", "--json")
     assert (login / "auth.json").read_text() == "new\n"
     assert (login / "config.toml").read_text() == "mine"
-    assert not (login / "hooks.json").exists() and "hooks.json was made inside" in notices(done)
+    assert not (login / "hooks.json").exists() and "hooks.json was created inside" in notices(done)
 
 
 @pytest.mark.slow
@@ -251,7 +251,7 @@ def test_t2_nothing_that_was_planted_runs_outside(repository: Project, plant: st
     repository.git("diff", "HEAD")
     repository.git("commit", "--allow-empty", "-qm", "mine")
     assert not out.exists()
-    assert "put back" in notices(done)
+    assert "and restored" in notices(done)
     assert json.loads(repository.run("status", newest(repository), "--json").out)["sandbox"].startswith(
         "bubble"
     )
@@ -296,7 +296,7 @@ def test_a_prompt_file_that_was_led_elsewhere_is_not_read(repository: Project) -
     agent = repository.script("agent.sh", body)
     repository.settings(agent={"command": agent}, sandbox=SANDBOX)
     done = repository.run("run", "-f", "PROMPT.md", "-m", "2")
-    assert (done.code, "it is not read for the agent" in done.out) == (2, True), done.err
+    assert (done.code, "it was not read" in done.out) == (2, True), done.err
     assert "first" in (repository.path / "said").read_text()
     assert "honey" not in (repository.path / "said").read_text()
 
@@ -308,7 +308,7 @@ def test_ralphs_own_settings_are_put_back(repository: Project) -> None:
     done = run(repository, body, "--json")
     assert json.loads((repository.path / ".ralph" / "settings.json").read_text())["sandbox"] == SANDBOX
     assert not (repository.path / ".ralph" / "settings.local.json").exists()
-    assert notices(done).count("put back") == 2
+    assert notices(done).count("and restored") == 2
 
 
 def test_a_killed_iteration_is_put_back_when_the_run_resumes(repository: Project) -> None:
@@ -324,5 +324,5 @@ def test_a_killed_iteration_is_put_back_when_the_run_resumes(repository: Project
     assert repository.git("config", "core.fsmonitor").strip() == "evil"
     repository.script("agent.sh", DONE)
     done = repository.run("resume", "--json")
-    assert done.code == 0 and "put back" in notices(done)
+    assert done.code == 0 and "and restored" in notices(done)
     assert "fsmonitor" not in (repository.path / ".git" / "config").read_text()
