@@ -9,7 +9,7 @@ from ralph.views.agent import duration
 from ralph.views.report import words
 from ralph.views.report.model import Excerpt, Found, Iteration, Report, Review, RunReport
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&@$]|:(?=//)|^[#+=-]|(?<=^\d)[.)]|(?<=^\d\d)[.)])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&@$]|:(?=//)|^[#+=-]|(?<=^\d)[.)](?=\s|$)|(?<=^\d\d)[.)](?=\s|$))")
 """Emphasis, links, tags, tables and bare URLs; and the starts of headings and lists."""
 _TICKS = re.compile(r"`+")
 _INDENTED = "  "
