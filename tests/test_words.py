@@ -41,12 +41,12 @@ PHRASES = {
     r"what destroys|walled in|no boundary": "destructive commands; sandboxed; not a security boundary",
     r"ends what it starts": "leaves no stray processes",
     r"beginning or end of it": "unique prefix or suffix",
-    r"guardrail (?:start|end):": "Running …; ✓ … passed; ✗ … failed",
+    r"guardrail (?:start|end)(?=:)": "Running …; ✓ … passed; ✗ … failed",
     r"every required check green|limited for longer than": "all checks passed; later than … allows",
     r"says is not asked|who commits is known": "options skip their question; git identity set",
-    r"by the word of|whose tasks and": "only the review …; choose project",
+    r"by the word of": "only the review …",
 }
-BANNED = re.compile("|".join(f"(?P<p{i}>\\b(?:{p})\\b)" for i, p in enumerate(PHRASES)), re.IGNORECASE)
+BANNED = re.compile("|".join(f"(?P<p{i}>\\b(?:{p})(?!\\w))" for i, p in enumerate(PHRASES)), re.IGNORECASE)
 INSTEAD = list(PHRASES.values())
 
 TEXT = {".md", ".sh", ".toml", ".yaml", ".yml", ".html", ".css", ".js", ".txt", ""}
