@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 PHRASES = {
-    r"(?<!there )(?:is|are|was|were) no (?!longer|more than|later than|one\b|match\b)": "is not a …",
+    r"(?<!there )(?:is|are|was|were) no(?! (?:longer|more than|later than|one|match)\b)": "is not a …",
     r"mend(?:s|ed|ing)?": "fix",
     r"so long(?! as)|so (?:many|much)(?! (?:that|as))": "a number, a time, or `timeout in seconds`",
     r"such an?": "this, that, like this",
