@@ -65,11 +65,14 @@ def _files() -> list[str]:
 
 
 def _passages(path: Path) -> Iterator[tuple[int, str]]:
-    """The words in a file with their lines: strings, comments and test names of Python, all of other files."""
+    """The words in a file with their lines: strings, comments and test names of Python, paragraphs of other files."""
     source = path.read_text(errors="replace")
     if path.suffix != ".py":
-        yield from enumerate(source.splitlines(), 1)
+        for match in re.finditer(r"(?:.+\n?)+", source):
+            yield source.count("\n", 0, match.start()) + 1, match[0]
         return
+    for match in re.finditer(r"(?:^ *#.*\n)+", source, re.MULTILINE):
+        yield source.count("\n", 0, match.start()) + 1, match[0].replace("#", "")
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type in (tokenize.STRING, tokenize.COMMENT):
             yield token.start[0], token.string
