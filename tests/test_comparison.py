@@ -15,6 +15,7 @@ from bench import page, results
 
 ROOT = Path(__file__).parents[1]
 
+README = (ROOT / "README.md").read_text()
 PAGE = (ROOT / "docs" / "comparison.md").read_text()
 TRUTH = {"false": "false", "missed": "missed", "unfinished": "unfinished"}
 FALSE_BY_FAMILY = {
@@ -77,6 +78,26 @@ def test_survival_is_what_was_kept() -> None:
         totals = {column: sum(harm(row, kind) for row in rows) for column, kind in SURVIVAL.items()}
         expected[name] = {"runs": len(rows)} | totals
     assert table(*SURVIVAL) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "harness"),
+    [
+        ("checks for tests and test files", "ralph"),
+        ("a check for the tests only", "ralph-bare"),
+        ("ralph-tui", "ralph-tui"),
+        ("ralphy-cli", "ralphy"),
+        ("greps for a tag", "tag-grep"),
+    ],
+)
+def test_the_readme_has_the_same_numbers(words: str, harness: str) -> None:
+    """Its short table says what the page says: false completions, lost work, orphans, hangs."""
+    (row,) = [line for line in README.splitlines() if line.startswith("|") and words in line]
+    shown = [cell.strip(" *") for cell in row.strip("|").split("|")][1:]
+    survival = table(*SURVIVAL).get(harness, {})
+    expected = [table(*TRUTH, *FALSE_BY_FAMILY)[harness]["false"]]
+    expected += [survival.get(column, "–") for column in ("lost work", "orphans", "hung")]
+    assert shown == [str(number) for number in expected]
 
 
 @pytest.mark.parametrize("harness", ["ralph", "ralphy", "ralph-tui"])
