@@ -52,7 +52,7 @@ def test_every_settings_key_is_on_its_page() -> None:
     objects = {key for key in found if any(other.startswith((f"{key}.", f"{key}[].")) for other in found)}
     page = settings_page.PAGE.read_text()
     assert {key for key in found - objects if f"\n| `{key}` |" not in page} == set()
-    assert len(found) > 80  # the schema was read to its ends
+    assert len(found) > 80  # the schema was read completely
 
 
 def test_a_new_settings_key_needs_a_section() -> None:
@@ -76,7 +76,7 @@ def test_the_reference_page_is_up_to_date() -> None:
 
 
 def test_every_exit_code_is_on_the_reference_page() -> None:
-    """The table says of each outcome with which code a run exits."""
+    """The table has the exit code of each outcome."""
     page = reference_page.PAGE.read_text()
     assert [each for each in Outcome if f"\n| {each.exit_code} | `{each}` |" not in page] == []
     assert [each for each in Cause if f"`{each}`" not in page] == []

@@ -192,7 +192,7 @@ class Reader:
         return "project"
 
     def _shell(self, text: str, kind: str = "project", expected: tuple[int, ...] = (0,)) -> str:
-        """Run a text in the current directory of its kind; where it ends is where the next one begins."""
+        """Run a text in the current directory of its kind; the next one continues in the directory where it ends."""
         ends = self.base / "pwd"
         script = f"set -eu\ntrap 'pwd > {shlex.quote(str(ends))}' EXIT\n{text}\n"
         done = subprocess.run(
@@ -235,7 +235,7 @@ class Reader:
         return self.done
 
     def stop_runs(self) -> None:
-        """Cancel what still runs, and wait for its end."""
+        """Cancel the runs that are still live, and wait until they have ended."""
         for run in self._runs():
             if run["state"] in LIVE:
                 self._shell(f"ralph cancel {run['id']}")
@@ -308,7 +308,7 @@ def parse(text: str) -> None:
 
 
 def inline() -> list[str]:
-    """Return what stands in backticks and begins with a program that the page is about."""
+    """Return the text in backticks that starts with one of the programs of the page."""
     text = re.sub(r"^```(?!sh).*?^```", "", README, flags=re.MULTILINE | re.DOTALL)
     return sorted(set(re.findall(r"`((?:ralph|make) [^`\n]+)`", text)))
 
@@ -333,7 +333,7 @@ def test_commands_of_the_documents_exist(path: Path) -> None:
 
 
 def test_options_that_do_not_exist_are_found() -> None:
-    """The parser of this module is not satisfied with everything."""
+    """The parser of this module rejects unknown commands and options."""
     parse('ralph run -p "…" --max-cost-usd 3')
     parse("ralph supervise tasks/build -- ./my-agent --its flags")
     with pytest.raises(AssertionError, match="no option --swiftly"):

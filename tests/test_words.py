@@ -1,7 +1,7 @@
 """Texts for people read as plain English: none of the phrases below, in code, output, documents or tests.
 
 A phrase is here because it slipped in before. The pattern matches whole words in any case; what to write instead
-stands next to it.
+is next to it.
 """
 
 from __future__ import annotations

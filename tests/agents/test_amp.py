@@ -60,7 +60,7 @@ def test_the_prompt_by_stdin() -> None:
     ("permissions", "words"), [(Permissions.EDIT, [ALL]), (Permissions.BYPASS, [ALL]), (Permissions.NONE, [])]
 )
 def test_permissions(permissions: Permissions, words: list[str]) -> None:
-    """It has only all or nothing."""
+    """Amp has one permission flag, which allows everything."""
     assert argv(spec(permissions=permissions)) == ["amp", "--stream-json", *words, "-x", "Do it."]
 
 

@@ -72,7 +72,7 @@ def test_another_model(type: str, flags: tuple[str, ...], model: str, expected: 
     ],
 )
 def test_a_judge_may_do_nothing(given: AgentSpec, expected: str) -> None:
-    """Whatever the user allows the agent: a judge reads untrusted work."""
+    """It has no permissions, whatever the user allows the agent, because it reads untrusted work."""
     judge = as_judge(given, "")
     assert (argv(judge), judge.permissions) == (expected, Permissions.NONE)
 

@@ -36,7 +36,7 @@ def run(
     via: PromptVia = PromptVia.STDIN,
     purpose: Purpose = Purpose.WORK,
 ) -> subprocess.CompletedProcess[bytes]:
-    """One iteration of the agent; the prompt is only where the loop would put it."""
+    """Run one iteration of the agent, with the prompt passed as the loop would pass it."""
     (cwd / "prompt.txt").write_text(prompt)
     spec = AgentSpec("scripted", "scripted", "scripted", flags, prompt_via=via)
     return subprocess.run(
@@ -65,7 +65,7 @@ def test_it_is_known_by_its_name() -> None:
     ],
 )
 def test_it_runs_with_the_interpreter_of_ralph(via: PromptVia, word: str) -> None:
-    """It needs nothing on PATH; it gets the place of its prompt, and flags are its arguments."""
+    """It needs nothing on PATH, is told where its prompt is, and gets the flags as arguments."""
     spec = AgentSpec("scripted", "scripted", "scripted", ("demo.yaml",), prompt_via=via)
     assert Scripted().argv(spec, Purpose.WORK, Prompt("-x y", ".ralph/prompt_001.txt")) == [
         sys.executable,
@@ -112,7 +112,7 @@ def test_the_prompt_arrives(tmp_path: Path, via: PromptVia) -> None:
 
 
 def test_the_exit_code_is_the_scripts(tmp_path: Path) -> None:
-    """A turn sets its exit code; a command of it that fails does not."""
+    """The turn sets the exit code; a failing command in it does not."""
     assert [play(tmp_path, {"exit": 7}).returncode, play(tmp_path, {"run": "exit 3"}).returncode] == [7, 0]
 
 

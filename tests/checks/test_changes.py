@@ -21,7 +21,7 @@ def test_a_change_is_green() -> None:
 
 
 def test_no_change_is_red() -> None:
-    """After a promise without work, the agent is told so."""
+    """An agent that promised without any work is told so."""
     assert run(CHECK, Bench()) == Verdict(
         "changes",
         green=False,

@@ -111,7 +111,7 @@ def test_an_optional_red_stage_is_a_warning(keys: dict[str, Any]) -> None:
 
 
 def test_a_warning_is_mentioned_along_with_a_failure() -> None:
-    """But the agent is told only what it must fix."""
+    """The verdict has both, but the agent is told only what it must fix."""
     verdict = run(check_of(stage("a", required=False), stage("b")), bench_with("a", "b"))
     assert verdict.reason == f"Stage 'b' failed: {RED}; warnings: a: {RED}"
     assert verdict.feedback == Feedback(FailAction.APPEND, f"Stage 'b':\n{told('b')}")

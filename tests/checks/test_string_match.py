@@ -88,5 +88,5 @@ def test_an_optional_one_stays_optional() -> None:
     ],
 )
 def test_its_config(config: dict[str, object], problem: str) -> None:
-    """One key, one line."""
+    """The only key is `promise`, which must be one non-empty line."""
     assert config_problem("string_match", config) == problem

@@ -458,7 +458,7 @@ def test_a_wrapper_of_a_known_agent_is_asked(healthy: Machine) -> None:
 
 
 def test_the_scripted_agent_is_always_there(machine: Machine) -> None:
-    """It comes with Ralph."""
+    """It comes with Ralph, so there is nothing to install."""
     machine.project.settings(agent={"command": "scripted", "flags": ["script.yaml"]})
     assert machine.findings()["agent scripted"]["state"] == "ok"
 

@@ -17,7 +17,7 @@ def test_a_verdict(project: Project) -> None:
 
 
 def test_as_json(project: Project) -> None:
-    """All fields."""
+    """`--json` prints all fields of the verdict."""
     result = project.run("guard", "rm -rf /", "--json")
     values = json.loads(result.out)
     assert (result.code, values["verdict"], values["rule"], values["category"], values["part"]) == (

@@ -420,7 +420,7 @@ def test_broken_settings_can_be_overwritten(empty: Project) -> None:
 
 
 def test_ctrl_c_at_the_overwrite_question_changes_nothing(empty: Project) -> None:
-    """Nor at a later question: the old file stays as it is, without a copy."""
+    """At this or any later question: the old file stays as it is, without a copy."""
     empty.settings(agent={"command": "old"})
     for answers in ([], [(OVERWRITE, "y")]):
         with terminal(empty, "init") as found:

@@ -102,7 +102,7 @@ def test_a_finished_run_notifies_by_command_and_url(project: Project) -> None:
 
 
 def test_a_failed_run_notifies(project: Project) -> None:
-    """Iterations used up: failed. `on` selects the events."""
+    """A run that has used up its iterations sends `failed`; `on` selects the events."""
     project.agent("echo no", notify={"command": command(project)})
     assert project.run("run", "-p", "x", "-m", "2").code == 1
     assert [(each["event"], each["cause"]) for each in kept(project)] == [("failed", "iterations")]
@@ -173,7 +173,7 @@ def test_a_budget_is_sent_at_eighty_percent(repository: Project) -> None:
 
 
 def test_an_interrupt_sends_nothing(project: Project) -> None:
-    """Whoever interrupts the run knows about it."""
+    """The person who interrupts a run already knows."""
     project.agent("touch here; sleep 30", notify={"command": command(project)})
     started = project.start("run", "-p", "x")
     wait_until((project.path / "here").exists)
@@ -279,7 +279,7 @@ def test_a_prd_loop_reports_how_it_was_approved(project: Project) -> None:
 
 @pytest.mark.slow
 def test_each_task_notifies_when_it_is_done_or_failed(project: Project) -> None:
-    """Not each of its roles; and `ralph work` with nothing to do sends nothing again."""
+    """There is one notification per task, not per role; `ralph work` with nothing to do sends none."""
     site = make_site(project)
     off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
     body = """[ $RALPH_TASK_ID = T-1 ] && sed -i 's/a - b/a + b/' calc.py; echo $n > $RALPH_TASK_ID; promise CODED"""

@@ -87,7 +87,7 @@ def test_a_link_in_a_circle_is_refused(project: Project) -> None:
 
 
 def test_the_plugin_is_not_copied_into_itself(project: Project) -> None:
-    """Nor over itself, nor over a parent folder, even with --force."""
+    """Copying into the plugin, over it or over a parent folder is refused, even with --force."""
     for place in (PLUGIN, PLUGIN / "skills" / "x", PLUGIN.parent):
         result = project.run("plugin", "install", "--dir", str(place), "--force")
         assert result.code == 2 and "is part of Ralph itself" in result.err

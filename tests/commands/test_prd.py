@@ -150,7 +150,7 @@ def test_claude_code_gets_the_hooks(loop: Loop, own: tuple[str, ...]) -> None:
 
 
 def test_the_loop_is_not_complete_before_all_are_approved(loop: Loop) -> None:
-    """Whatever the agent prints; and at the iteration limit the exit code is 1."""
+    """Whatever the agent prints, the loop continues; at the iteration limit the exit code is 1."""
     loop.agent("print('<promise>COMPLETE</promise>')")
     done = loop.run("-n", "2")
     assert done.code == 1
@@ -179,7 +179,7 @@ def test_a_loop_without_a_repository(project: Project) -> None:
     done = loop.run("--no-sandbox", "-n", "3")
     assert done.code == 0, done.err
     assert loop.modes == ["implement US-001"] * 3 + ["review US-001"]
-    assert "Undone: Story US-001 was put back" in done.err
+    assert "Undone: Story US-001 was reverted" in done.err
 
 
 def test_the_plugins_script_runs_a_loop(loop: Loop) -> None:
@@ -205,18 +205,18 @@ def test_an_implementation_that_approves_itself_is_undone_and_reported(loop: Loo
     done = loop.run("-n", "2")
     assert done.code == 1
     assert loop.standing() == (False, None, 0)
-    assert "Undone: Story US-001 was put back (passes true → false" in done.err
+    assert "Undone: Story US-001 was reverted (passes true → false" in done.err
     assert loop.subjects[:2] == [
         "chore: [ralph] undo forbidden changes of an iteration",
         "feat: approved by myself",
     ]
     body = loop.project.git("log", "-1", "--format=%b")
-    assert "- Story US-001 was put back" in body and "only review iterations may" in body
+    assert "- Story US-001 was reverted" in body and "only review iterations may" in body
     assert TOLD not in loop.prompts[0]
-    assert f"{TOLD}\n- Story US-001 was put back" in loop.prompts[1]
-    assert outcome(loop)["notes"][0].startswith("undone: Story US-001 was put back")
+    assert f"{TOLD}\n- Story US-001 was reverted" in loop.prompts[1]
+    assert outcome(loop)["notes"][0].startswith("undone: Story US-001 was reverted")
     run = outcome(loop)["id"]
-    assert "Undone: Story US-001 was put back" in loop.project.run("logs", run).out
+    assert "Undone: Story US-001 was reverted" in loop.project.run("logs", run).out
 
 
 def test_allowed_changes_are_kept(loop: Loop) -> None:
@@ -498,19 +498,19 @@ def test_a_folder_that_is_not_ready_is_refused(loop: Loop, break_it: str, words:
 
 @pytest.mark.parametrize("folder", ["..", ".", "../other", "/elsewhere"])
 def test_the_folder_is_inside_the_project(loop: Loop, folder: str) -> None:
-    """Anything else is refused."""
+    """A folder outside the project is refused."""
     done = loop.run("--ralph-dir", folder)
     assert done.code == 2 and "is not a folder inside" in done.err
 
 
 def test_the_folder_may_be_deeper(loop: Loop) -> None:
-    """And given as an absolute path; a link on the way is not followed later."""
+    """It can also be given as an absolute path; a link on the way is not followed later."""
     (loop.project.path / "docs").mkdir()
     loop.folder.rename(loop.project.path / "docs" / "loop")
     loop.agent("RALPH = ROOT / 'docs/loop'; TASKS = RALPH / 'tasks.json'\napprove() if n == 1 else play()")
     done = loop.run("--ralph-dir", str(loop.project.path / "docs" / "loop"), "-n", "3")
     assert done.code == 0, done.err
-    assert "Undone: Story US-001 was put back" in done.err
+    assert "Undone: Story US-001 was reverted" in done.err
 
 
 # ---- one at a time, and the marker ----
@@ -555,7 +555,7 @@ def test_the_marker_of_another_loop_is_respected(loop: Loop) -> None:
     ),
 )
 def test_a_stale_marker_is_removed(loop: Loop, left: str) -> None:
-    """Whatever a killed loop, or its agent, left there."""
+    """Whatever a killed loop or its agent left in its place is removed."""
     marker = loop.project.path / ".ralph-active"
     if left == "fifo":
         os.mkfifo(marker)
@@ -569,7 +569,7 @@ def test_a_stale_marker_is_removed(loop: Loop, left: str) -> None:
 
 @pytest.mark.parametrize("signals", some([1, 2], 1))
 def test_an_interrupted_loop_leaves_no_marker_and_no_forbidden_change(loop: Loop, signals: int) -> None:
-    """Once lets the agent finish, twice stops it; forbidden changes are undone, and it can be resumed."""
+    """One signal lets the agent finish, two stop it; forbidden changes are undone, and the loop can be resumed."""
     hold_agent(loop, "implement()", before="approve()")
     with loop.project.start("prd", "run") as process:
         wait_until(lambda: is_at_work(loop) and loop.standing()[0])
@@ -611,7 +611,7 @@ def test_resume_undoes_what_a_killed_iteration_did(loop: Loop) -> None:
     assert loop.standing()[0]
     done = loop.project.run("resume")
     assert done.code == 0, done.err
-    assert "Undone: Story US-001 was put back" in done.err
+    assert "Undone: Story US-001 was reverted" in done.err
     assert "Undone: ralph/prd.md must not be changed by the agent" in done.err
     assert loop.modes[1:] == ["implement US-001", "review US-001"]
     assert TOLD in loop.prompts[1] and "prd.md" in loop.prompts[1]

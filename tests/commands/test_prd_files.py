@@ -484,7 +484,7 @@ def test_trusted_stories_count_as_approved(project: Project) -> None:
 
 
 def test_circular_dependencies_are_dropped(project: Project) -> None:
-    """And recorded in the notes."""
+    """They are recorded in the notes of the stories."""
     ring = [{"id": id, "title": id, "dependsOn": [other]} for id, other in (("A", "B"), ("B", "A"))]
     board = imported(project, ring)
     assert [each["dependsOn"] for each in board["userStories"]] == [[], []]

@@ -92,7 +92,7 @@ def test_stories_are_derived_from_a_written_prd(planned: Project) -> None:
     source.write_text("# Another\n\nWithout.\n")
     with terminal(planned, "prd", "plan", "--from", str(source)) as screen:
         assert screen.finish() == 2
-        assert "ralph/prd.md has content." in screen.screen
+        assert "ralph/prd.md already has content." in screen.screen
     with terminal(planned, "prd", "plan", "--from", str(source), "--force") as screen:
         assert screen.finish() == 0, screen.screen
         assert "Renamed ralph/prd.md to ralph/prd.md.old." in screen.screen

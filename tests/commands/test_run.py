@@ -931,7 +931,7 @@ def test_a_dry_run_as_json(project: Project) -> None:
 
 
 def test_a_dry_run_refuses_what_a_run_refuses(project: Project) -> None:
-    """With the same error."""
+    """The error is the same as that of a run."""
     result = project.run("run", "-p", "x", "--dry-run")
     assert (result.code, "No agent is configured." in result.err) == (2, True)
 

@@ -52,7 +52,7 @@ def test_success_after_some_restarts(task: Task) -> None:
 
 
 def test_an_exit_code_of_zero_alone_never_stops_it(task: Task) -> None:
-    """Nor is it a failure, however often and however silent: it is restarted until the limit."""
+    """It is not a failure either, however often and however silent: the agent is restarted until the limit."""
     result = task.run("exit 0", "--max-restarts", "14")
     assert (result.code, len(task.attempts)) == (1, 14)
     assert [kind for kind, _ in task.bus() if kind == "WARNING"] == []

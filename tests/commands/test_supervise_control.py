@@ -145,7 +145,7 @@ def test_missing_arguments_are_reported(task: Task, words: list[str]) -> None:
 
 
 def test_everything_can_be_set_in_the_settings(task: Task) -> None:
-    """And a flag overrides the file."""
+    """Every option has a setting, which the option overrides."""
     task.project.settings(
         snapshots=False,
         supervise={

@@ -335,7 +335,7 @@ def test_shells_complete_ids_and_names(here: Here) -> None:
 
 
 def test_without_a_store_there_is_nothing_to_complete(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And there is no error in the user's shell."""
+    """Nothing is offered, and the user's shell shows no error."""
     monkeypatch.setenv("RALPH_STATE_DIR", "/dev/null/nowhere")
     assert completions("task", "show", "") == set()
 

@@ -318,7 +318,7 @@ def test_what_is_exported_is_imported_again(tasks: list[Task]) -> None:
 @PATIENT
 @given(full_tasks())
 def test_json_of_the_written_form_is_the_same(task: Task) -> None:
-    """JSON is YAML."""
+    """The same tasks can be written as JSON, because JSON is YAML."""
     found = task_file.parse(json.dumps([written(task)]), "f", WorkSettings())
     assert [entry.task for entry in found.entries] == [task] == [read(written(task), WorkSettings()).task]
 

@@ -168,7 +168,7 @@ def finish(ralph: subprocess.Popen[str], timeout: float = 60) -> Result:
 
 
 def killed(process: subprocess.Popen[str]) -> None:
-    """Kill -9."""
+    """Kill a process with `kill -9`."""
     process.kill()
     process.communicate()
 

@@ -249,7 +249,7 @@ CIRCLE = "mv .git .g; ln -s circle circle; echo 'gitdir: circle' > .git"
 SHARED_CIRCLE = "ln -s circle .git/circle; echo circle > .git/commondir"
 PARTS = "objects", "refs", "refs/heads", "index", "logs", "COMMIT_EDITMSG"
 
-REFUSAL = "is no longer the git directory the run began with"
+REFUSAL = "is no longer the git directory that the run started with"
 
 
 @pytest.mark.parametrize("scm", [None, COMMITS], ids=["snapshots", "commits"])

@@ -103,7 +103,7 @@ def test_g1_killed_at_any_git_command(project: Project) -> None:
 
 
 def new_site(project: Project, name: str) -> Site:
-    """One of several in the same test."""
+    """Make one of several sites for the same test."""
     path, state = project.path / name / "project", project.path / name / "state"
     path.mkdir(parents=True)
     state.mkdir()

@@ -94,7 +94,7 @@ def assert_intact(site: Site) -> None:
 
 
 def assert_clean(site: Site) -> None:
-    """And nothing is left of finished tasks."""
+    """Repository and store are intact, and nothing is left of finished tasks."""
     assert_intact(site)
     assert worktrees(site) == []
     assert (

@@ -104,7 +104,7 @@ def test_no_stdin_at_all() -> None:
     assert "timed out or crashed" in reason(done)
 
 
-def test_nobody_listens() -> None:
+def test_a_closed_output() -> None:
     """A closed output does not change a denial."""
     words = " ".join(f"'{word}'" for word in HOOKS["the harness"])
     done = subprocess.run(["/bin/sh", "-c", f"{words} >&- 2>&-"], input=bash("rm -rf /"), env=RUN)

@@ -63,7 +63,7 @@ def template(name: str) -> str:
 
 
 def test_the_prompt_has_every_placeholder() -> None:
-    """And no placeholder that the harness does not fill in."""
+    """It has all of them, and none that Ralph does not fill in."""
     names = ("ITERATION", "MAX_ITERATIONS", "REVIEW_CAP", "SKIP_REVIEW", "MODE", "STORY")
     assert set(re.findall(r"\$\w+", template("prompt.md"))) == {f"$RALPH_{name}" for name in names}
 

@@ -105,7 +105,7 @@ def test_thresholds_severities_and_texts(session: Session) -> None:
 
 
 def test_a_leap_gives_one_alert(session: Session) -> None:
-    """Only the highest threshold reached; lower ones are not reported afterwards."""
+    """Only the highest threshold reached is reported; lower ones are not reported afterwards."""
     session.grow(75)
     assert session.alert().startswith("WARNING: about 75%")
     assert session.alert() == ""
@@ -163,14 +163,14 @@ def test_calls_at_the_same_time(session: Session) -> None:
 
 
 def test_without_a_transcript_there_is_silence(session: Session, tmp_path: Path) -> None:
-    """A missing file, a folder, a device, no path, an invalid path."""
+    """There is no alert for a missing file, a folder, a device, a missing path or an invalid path."""
     for path in (str(tmp_path / "missing"), str(tmp_path), "/dev/zero", "", "\0", 7, None, "x" * 10_000):
         assert session.call(transcript_path=path).out == ""
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_transcript(session: Session) -> None:
-    """Silence."""
+    """There is no alert, and no error."""
     session.grow(95)
     session.transcript.chmod(0)
     assert session.alert() == ""
@@ -191,7 +191,7 @@ def test_an_unreadable_transcript(session: Session) -> None:
     ],
 )
 def test_invalid_input(text: bytes) -> None:
-    """Silence, even when alerts are re-armed."""
+    """There is no alert and no error, even when alerts are re-armed."""
     for arguments in ((), ("rearm",)):
         assert run_hook(MONITOR, text, *arguments) == Said(0, "", "")
 
@@ -298,7 +298,7 @@ def test_the_fields_are_those_of_the_json(
 
 @given(st.binary(max_size=60) | st.text('{}[]":,\\ asession_id', max_size=60).map(str.encode))
 def test_any_bytes_give_an_answer(text: bytes) -> None:
-    """Or a ValueError, which is silence."""
+    """The result is the fields or a ValueError, which means no alert."""
     try:
         found = monitor.fields(text)
     except ValueError:

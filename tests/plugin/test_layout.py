@@ -91,7 +91,7 @@ def guard(env: dict[str, str]) -> tuple[int, str, str]:
 
 
 def test_the_guard_outside_a_run_and_without_ralph() -> None:
-    """No output outside a run or if the harness already guards; denied in a run without Ralph."""
+    """No output outside a run or if Ralph already guards; denied in a run without Ralph."""
     inside = {"PATH": "/nonexistent", "RALPH_RUN_ID": "x"}
     assert guard({"PATH": "/nonexistent"}) == (0, "", "")
     code, out, err = guard(inside)

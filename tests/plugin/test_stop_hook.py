@@ -127,7 +127,7 @@ def test_a_malformed_task_list_blocks(loop: Looping, content: Any, words: str) -
 
 
 def test_a_missing_task_list_blocks(loop: Looping) -> None:
-    """Even if a folder or a link has its name."""
+    """So does a folder or a link in its place."""
     path = loop.path / "ralph" / "tasks.json"
     path.rename(loop.path / "elsewhere.json")
     assert "ralph/tasks.json does not exist" in loop.stop().reason
@@ -142,7 +142,7 @@ def test_a_missing_task_list_blocks(loop: Looping) -> None:
 
 
 def test_all_reasons_of_the_first_failing_check(loop: Looping) -> None:
-    """And none of a later check, which relies on the earlier ones."""
+    """All problems of that check are listed, but none of later checks, which rely on it."""
     loop.leave(story("A", passes=1), story("B", priority="x"), story("C", passes=True))
     (loop.path / "new.txt").touch()
     reason = loop.stop().reason
@@ -292,7 +292,7 @@ def test_half_a_marker(loop: Looping, marker: dict[str, Any], odd: dict[str, Any
     assert "not 'approved'" in loop.stop().reason
 
 
-# ---- the same rules as the harness ----
+# ---- the same rules as in Ralph ----
 
 
 def found_by_hook(marker: dict[str, Any], content: Any) -> list[str]:
@@ -368,7 +368,7 @@ def test_many_changes_are_counted(loop: Looping) -> None:
 
 
 def test_caches_need_no_commit(loop: Looping) -> None:
-    """Files that tools leave behind, as in the harness; but tracked ones count."""
+    """Files that tools leave behind are ignored, as in Ralph; but tracked ones count."""
     assert hook.CACHES == CACHES
     for name in ("src/__pycache__", "node_modules/left-pad"):
         (loop.path / name).mkdir(parents=True)
@@ -414,7 +414,7 @@ def test_the_hook_takes_no_lock(loop: Looping) -> None:
 
 
 def test_no_repository_no_commit(loop: Looping) -> None:
-    """Outside a git repository there is a warning."""
+    """Outside a git repository there is a warning instead."""
     shutil.rmtree(loop.path / ".git")
     said = loop.stop()
     assert said.approves and "is not in a git repository" in said.err

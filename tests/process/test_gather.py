@@ -1,4 +1,4 @@
-"""Several wardens at once: one thread reads for all, and only the thread's name shows it."""
+"""Several wardens at once: one thread reads the output of all of them."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def pipe() -> tuple[int, int]:
 # ---- through wardens ----
 
 
-def test_one_alone_is_read_in_its_own_thread(tmp_path: Path) -> None:
-    """With more than one, the gatherer reads."""
+def test_a_single_warden_is_read_in_its_own_thread(tmp_path: Path) -> None:
+    """With a second warden, the gatherer reads its output."""
     told = Threads()
     with rigged(tmp_path) as alone:
         alone.sh("echo hello", reader=told)
@@ -58,8 +58,8 @@ def test_one_alone_is_read_in_its_own_thread(tmp_path: Path) -> None:
             assert (gathered.names, gathered.lines) == ({"gatherer"}, ["hello"])
 
 
-def test_what_many_print_at_once_comes_whole_and_in_order(tmp_path: Path) -> None:
-    """Every line of eight commands, on both streams, reaches the right reader."""
+def test_output_of_parallel_commands_is_complete_and_in_order(tmp_path: Path) -> None:
+    """Every line of eight commands, on both streams, reaches its reader."""
     script = "i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo $1 $i; echo $1 $i >&2; done"
 
     def run(number: int) -> Collected:
@@ -93,14 +93,14 @@ def test_a_flood_is_read_without_pauses(rigs: list[Rig], monkeypatch: pytest.Mon
     assert (sum(counted), rigs[0].exit.code) == (size, 0)
 
 
-def test_a_pipe_that_is_held_holds_nobody_up(rigs: list[Rig]) -> None:
+def test_a_held_pipe_delays_no_other_command(rigs: list[Rig]) -> None:
     """A grandchild keeps the pipe open. It is swept, and the other command is still read."""
     found = rigs[0].sh("echo said; (trap '' TERM; sleep 60) & exit 3")
     assert (found.lines, rigs[0].exit.code) == (["said"], 3)
     assert rigs[1].sh("echo next").lines == ["next"]
 
 
-def test_what_goes_wrong_in_a_reader_goes_wrong_in_its_own_run(rigs: list[Rig]) -> None:
+def test_an_error_in_a_reader_is_raised_in_its_own_run(rigs: list[Rig]) -> None:
     """The run raises the error, and the gatherer keeps running."""
 
     class Broken(Collected):
@@ -115,7 +115,7 @@ def test_what_goes_wrong_in_a_reader_goes_wrong_in_its_own_run(rigs: list[Rig]) 
 # ---- by itself ----
 
 
-def test_after_remove_nothing_is_taken_and_nothing_is_lost() -> None:
+def test_after_remove_no_data_is_taken_or_lost() -> None:
     """Unread data can still be read, at whatever moment the pipe was removed."""
     gatherer = Gatherer()
     for number in range(50):
@@ -135,7 +135,7 @@ def test_after_remove_nothing_is_taken_and_nothing_is_lost() -> None:
         os.close(writer)
 
 
-def test_remove_waits_for_what_is_being_taken() -> None:
+def test_remove_waits_for_a_running_call() -> None:
     """When it returns, the taker is not running any more."""
     gatherer = Gatherer()
     begun, go_on = threading.Event(), threading.Event()

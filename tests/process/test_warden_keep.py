@@ -53,8 +53,8 @@ def test_a_sweep_with_nothing_to_sweep(rig: Rig) -> None:
     assert rig.warden.leftovers() == 0
 
 
-def test_the_end_of_the_warden_is_the_end_of_what_it_kept(tmp_path: Path) -> None:
-    """This holds for spared processes too."""
+def test_kept_processes_end_with_the_warden(tmp_path: Path) -> None:
+    """All of them are killed, spared processes too."""
     with rigged(tmp_path) as rig:
         rig.warden.keep(lambda: ())
         rig.sh(LEFT)
@@ -64,7 +64,7 @@ def test_the_end_of_the_warden_is_the_end_of_what_it_kept(tmp_path: Path) -> Non
     wait_until(lambda: not rig.survivors())
 
 
-def test_one_that_is_spared_stays_with_what_is_below_it(rig: Rig) -> None:
+def test_a_spared_process_stays_with_its_descendants(rig: Rig) -> None:
     """The others are killed, and it does not count as left over."""
     rig.warden.keep(lambda: ())
     below = "sh -c 'echo $$ > above; sleep 60 & echo $! > below; wait' > /dev/null 2>&1 &"
@@ -76,7 +76,7 @@ def test_one_that_is_spared_stays_with_what_is_below_it(rig: Rig) -> None:
     assert not lives(number(rig, "above")) and not lives(number(rig, "below"))
 
 
-def test_what_waits_for_one_that_is_spared_is_spared_too(rig: Rig) -> None:
+def test_a_shell_that_waits_for_a_spared_process_is_spared_too(rig: Rig) -> None:
     """A shell above it stays as long as it does, and is left over when it is gone."""
     rig.warden.keep(lambda: ())
     script = "sh -c 'echo $$ > shell; sleep 60 & echo $! > run; wait; exec sleep 60' > /dev/null 2>&1 &"
@@ -92,7 +92,7 @@ def test_what_waits_for_one_that_is_spared_is_spared_too(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM;"], ids=["dies", "ignores TERM"])
-def test_a_command_that_is_stopped_takes_all_but_the_spared_with_it(
+def test_a_stopped_command_takes_all_but_spared_processes_with_it(
     rig: Rig, trap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command itself is killed, whatever is below it, and so are its other processes."""
@@ -107,7 +107,7 @@ def test_a_command_that_is_stopped_takes_all_but_the_spared_with_it(
 
 
 @pytest.mark.slow
-def test_a_command_after_one_that_was_stopped_has_its_own_time(rig: Rig) -> None:
+def test_a_command_after_a_stopped_one_has_its_own_deadline(rig: Rig) -> None:
     """The deadline of the previous command does not affect it."""
     rig.warden.keep(lambda: ())
     rig.sh("sleep 60", after(0.1))
@@ -115,7 +115,7 @@ def test_a_command_after_one_that_was_stopped_has_its_own_time(rig: Rig) -> None
     assert (rig.exit.code, rig.exit.signal) == (0, None)
 
 
-def test_how_many_there_are_when_the_warden_is_lost(rig: Rig) -> None:
+def test_nothing_is_left_over_after_a_lost_warden(rig: Rig) -> None:
     """Another warden replaces it, and the processes that the lost one kept are gone."""
     rig.warden.keep(lambda: ())
     rig.sh(LEFT)
@@ -137,7 +137,7 @@ def careful(rig: Rig) -> Rig:
     return rig
 
 
-def test_one_that_is_spared_outlives_a_lost_warden(careful: Rig) -> None:
+def test_a_spared_process_outlives_a_lost_warden(careful: Rig) -> None:
     """The others are killed. It counts as left over, and later sweeps spare or kill it like any other."""
     rig = careful
     rig.sh(f"echo $$ >> pids; {LEFT}; {SPARED}; {LOST}")
@@ -151,8 +151,8 @@ def test_one_that_is_spared_outlives_a_lost_warden(careful: Rig) -> None:
     assert not lives(spared) and rig.warden.leftovers() == 0
 
 
-def test_one_that_is_spared_outlives_several_lost_wardens(careful: Rig) -> None:
-    """It stays ours, whichever warden is running."""
+def test_a_spared_process_outlives_several_lost_wardens(careful: Rig) -> None:
+    """It can still be swept, whichever warden is running."""
     rig = careful
     rig.sh(f"{SPARED}; {LOST}")
     for _ in range(3):
@@ -162,7 +162,7 @@ def test_one_that_is_spared_outlives_several_lost_wardens(careful: Rig) -> None:
     assert not lives(number(rig, "spared"))
 
 
-def test_a_command_dies_with_its_warden_though_one_below_it_is_spared(careful: Rig) -> None:
+def test_a_command_dies_with_its_warden_even_if_a_descendant_is_spared(careful: Rig) -> None:
     """Processes between the two outlive the spared one by at most one sweep."""
     rig = careful
     inner = 'echo $$ > shell; sh -c "echo \\$\\$ > spared; exec sleep 60"; exec sleep 60'
@@ -189,7 +189,7 @@ def test_a_warden_that_is_lost_during_the_last_sweep(careful: Rig) -> None:
     assert not lives(number(rig, "spared")) and not rig.survivors()
 
 
-def test_what_was_spared_ends_with_the_warden(tmp_path: Path) -> None:
+def test_spared_processes_end_with_the_warden(tmp_path: Path) -> None:
     """Leaving the warden kills it, like everything else."""
     with rigged(tmp_path) as rig:
         rig.warden.keep(lambda: [number(rig, "spared")])
@@ -198,7 +198,7 @@ def test_what_was_spared_ends_with_the_warden(tmp_path: Path) -> None:
     assert not lives(number(rig, "spared"))
 
 
-def test_another_thread_leaves_alone_what_was_spared(careful: Rig) -> None:
+def test_another_thread_leaves_spared_processes_alone(careful: Rig) -> None:
     """A process spared by one run is not an orphan for another run that loses its warden."""
     rig = careful
     rig.sh(f"{SPARED}; {LOST}")
@@ -227,7 +227,7 @@ kill -9 $PPID; sleep 60
 
 
 @pytest.mark.slow
-def test_what_was_spared_ends_when_ralph_is_killed(tmp_path: Path) -> None:
+def test_spared_processes_end_when_ralph_is_killed(tmp_path: Path) -> None:
     """The new warden kills it, along with the shell that waits for it and that shell's processes, whether
     they obey TERM or not."""
     script = tmp_path / "driver.py"

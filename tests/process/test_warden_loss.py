@@ -46,7 +46,7 @@ def test_a_command_that_kills_its_warden_is_swept_by_us(rig: Rig, last: str) -> 
     assert set(children_by_parent()[os.getpid()]) - others == {second}, "an orphan was not reaped"
 
 
-def test_what_was_printed_before_the_warden_died_is_not_lost(rig: Rig) -> None:
+def test_output_from_before_the_warden_died_is_not_lost(rig: Rig) -> None:
     """Output that is still in the pipe is read."""
     collected = rig.sh("echo before; kill -9 $PPID; sleep 60")
     assert rig.exit.lost
@@ -64,13 +64,13 @@ def test_a_command_that_stops_its_warden_is_swept_by_us(rig: Rig, monkeypatch: p
     assert rig.warden_pid() != first
 
 
-def test_the_warden_heeds_no_signal_that_can_be_caught(rig: Rig) -> None:
+def test_the_warden_ignores_every_signal_that_can_be_ignored(rig: Rig) -> None:
     """TERM, INT, HUP and PIPE do not stop it, whoever sends them."""
     rig.sh("kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; kill -PIPE $PPID; exit 5")
     assert rig.exit == Exit(code=5, seconds=rig.exit.seconds)
 
 
-def test_another_thread_does_not_suffer_from_a_lost_warden(rig: Rig, tmp_path: Path) -> None:
+def test_another_thread_is_not_affected_by_a_lost_warden(rig: Rig, tmp_path: Path) -> None:
     """The orphans of one warden are swept, and processes of another one keep running."""
     other = Wakeup()
     done: list[Exit] = []
@@ -92,7 +92,7 @@ def test_another_thread_does_not_suffer_from_a_lost_warden(rig: Rig, tmp_path: P
     assert [exit.code for exit in done] == [9]
 
 
-def test_what_cannot_be_killed_does_not_hold_up_the_sweep(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unkillable_process_does_not_delay_the_sweep(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is given up after a while, and not waited for again."""
     kill = program._kill
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_killed_does_not_hold_up_the_sweep(rig: Rig, monkeypatch:
     os.kill(stuck, signal.SIGKILL)
 
 
-def test_a_child_that_was_there_before_ralph_is_spared(tmp_path: Path) -> None:
+def test_a_child_older_than_ralph_is_spared(tmp_path: Path) -> None:
     """`server & exec ralph run …` makes the server our child: losing a warden must not kill it."""
     script = tmp_path / "driver.py"
     script.write_text(

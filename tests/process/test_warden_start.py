@@ -94,7 +94,7 @@ def link_to_itself(path: Path) -> None:
         (link_to_itself, 0, errno.ELOOP),
     ],
 )
-def test_what_cannot_be_started_is_reported_by_its_errno(
+def test_a_failed_start_is_reported_by_its_errno(
     rig: Rig, make: Callable[[Path], None], mode: int, error: int
 ) -> None:
     """A program that cannot be started yields its errno, and the same warden starts the next one."""
@@ -152,12 +152,12 @@ def test_stdin_is_the_file_that_was_given(rig: Rig) -> None:
     assert out == content
 
 
-def test_stdin_is_the_null_device_otherwise(rig: Rig) -> None:
+def test_without_a_file_stdin_is_the_null_device(rig: Rig) -> None:
     """Without a file, a command reads nothing instead of waiting for us."""
     assert rig.sh("readlink /proc/self/fd/0; cat").out == b"/dev/null\n"
 
 
-def test_streams_are_apart_or_one(rig: Rig) -> None:
+def test_streams_are_separate_or_merged(rig: Rig) -> None:
     """stdout and stderr are read separately, or as one stream in the order of writing."""
     script = "echo one; echo two >&2; echo three"
     apart = rig.sh(script)
@@ -215,7 +215,7 @@ def signal_set(mask: str) -> set[int]:
     return {number for number in MINE if bits >> (number - 1) & 1}
 
 
-def test_signals_are_as_a_new_process_expects_them(tmp_path: Path) -> None:
+def test_signals_have_their_default_actions(tmp_path: Path) -> None:
     """Signals that we ignore, block or catch are default and unblocked in a command."""
     script = tmp_path / "driver.py"
     script.write_text(
@@ -297,7 +297,7 @@ def test_more_than_a_megabyte_of_arguments_and_environment_arrives(rig: Rig) -> 
     ],
     ids=["NUL in an argument", "NUL in a name", "empty name"],
 )
-def test_what_no_system_can_pass_does_not_cost_the_warden_its_life(
+def test_impossible_arguments_do_not_crash_the_warden(
     rig: Rig, argv: list[str], environment: dict[str, str]
 ) -> None:
     """A NUL in an argument or an invalid name is refused, and the warden keeps running."""

@@ -296,7 +296,7 @@ def powerless(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_what_cannot_be_killed_is_given_up_and_reported(powerless: Rig) -> None:
+def test_an_unkillable_process_is_given_up_and_reported(powerless: Rig) -> None:
     """A descendant that survives KILL is left after a while, the exit says so, and all others are gone."""
     rig = powerless
     rig.sh(
@@ -311,7 +311,7 @@ def test_what_cannot_be_killed_is_given_up_and_reported(powerless: Rig) -> None:
     assert rig.sh("echo next").out == b"next\n"
 
 
-def test_what_was_given_up_is_not_waited_for_again(powerless: Rig) -> None:
+def test_a_process_that_was_given_up_is_not_waited_for_again(powerless: Rig) -> None:
     """A descendant that was given up does not delay later commands or count as left over by them."""
     rig = powerless
     rig.sh(f"{STUCK}; echo $! >> pids")

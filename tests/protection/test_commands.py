@@ -50,7 +50,7 @@ def test_a_command_is_split_as_a_shell_does(command: str, simple: list[str]) -> 
 
 
 @pytest.mark.parametrize("command", ["echo 'x", 'echo "x', "a && echo \\"])
-def test_what_cannot_be_split_is_nothing(command: str) -> None:
+def test_text_that_cannot_be_split_gives_no_commands(command: str) -> None:
     """An unterminated quotation gives no commands, not half of them."""
     assert simple_commands(command) == []
 
@@ -73,13 +73,13 @@ def test_what_cannot_be_split_is_nothing(command: str) -> None:
         ("pushd a && popd && x", "."),
     ],
 )
-def test_where_a_command_runs_is_known_or_not(command: str, directory: str | None) -> None:
+def test_the_directory_of_a_command_is_known_or_unknown(command: str, directory: str | None) -> None:
     """`cd` is followed as far as its words are known, and only inside its parentheses."""
     assert places(command)[-1] == ("x", directory)
 
 
-def test_a_command_begins_where_it_is_told_to() -> None:
-    """The first command runs in the directory that is passed in."""
+def test_the_first_command_runs_in_the_given_directory() -> None:
+    """Without a `cd`, a command runs in the directory that is passed in."""
     assert places("cd b && x", "a") == [("x", "a/b")]
 
 
@@ -94,9 +94,7 @@ def test_a_command_begins_where_it_is_told_to() -> None:
         ("a", "/b", None),
     ],
 )
-def test_paths_are_joined_where_they_are_known(
-    directory: str | None, path: str, expected: str | None
-) -> None:
+def test_known_paths_are_joined(directory: str | None, path: str, expected: str | None) -> None:
     """A variable, an absolute path or an unknown directory makes the whole path unknown."""
     assert joined(directory, path) == expected
 

@@ -75,7 +75,7 @@ def protected(command: str, working_dir: str = ".") -> list[str]:
         ("x $(./check.sh) y", ["check.sh"]),
     ],
 )
-def test_what_is_executed_is_protected(command: str, expected: list[str]) -> None:
+def test_executed_files_are_protected(command: str, expected: list[str]) -> None:
     """The program itself and the script that an interpreter runs are protected."""
     assert protected(command) == expected
 
@@ -106,7 +106,7 @@ def test_what_is_executed_is_protected(command: str, expected: list[str]) -> Non
         "",
     ],
 )
-def test_what_is_only_read_is_not_protected(command: str) -> None:
+def test_files_that_are_only_read_are_not_protected(command: str) -> None:
     """A file that a command only reads is the work itself. An unknown file is not protected."""
     assert protected(command) == []
 
@@ -128,7 +128,7 @@ def test_what_is_only_read_is_not_protected(command: str) -> None:
         "!",
     ],
 )
-def test_wrappers_are_looked_through(wrapper: str) -> None:
+def test_wrapped_commands_are_found(wrapper: str) -> None:
     """A wrapper does not count, but the command that it runs does."""
     assert protected(f"{wrapper} ./check.sh") == ["check.sh"]
 
@@ -191,7 +191,7 @@ def test_the_tests_of_python(command: str, expected: list[str]) -> None:
         ("make -f check.sh", ["Makefile", "check.sh"]),
     ],
 )
-def test_the_tests_of_others(command: str, expected: list[str]) -> None:
+def test_the_tests_of_other_runners(command: str, expected: list[str]) -> None:
     """Every runner has its own conventions."""
     assert protected(command) == sorted(expected)
 
@@ -234,7 +234,7 @@ def test_a_command_is_read_as_a_shell_does(command: str, expected: list[str]) ->
         "alias x='./check.sh $('",
     ],
 )
-def test_what_may_be_no_command_is_not_protected(command: str) -> None:
+def test_text_that_might_not_be_a_command_is_ignored(command: str) -> None:
     """Strings in code of other languages and printed text are ignored."""
     assert protected(command) == []
 
@@ -267,8 +267,8 @@ def test_names_match_themselves_only() -> None:
         *("cd scripts && ./check.sh", "python scripts/verify.py", "timeout 5 sh -c 'make'"),
     ],
 )
-def test_what_a_script_starts_in_turn_does_not_show(command: str) -> None:
-    """So everything that is named like a test by convention counts."""
+def test_behind_a_script_all_conventional_tests_are_protected(command: str) -> None:
+    """It is unknown which tests a script runs, so every file named like a test counts."""
     assert protection([(command, ".")], TRACKED).by_custom == tuple(
         sorted(
             [
@@ -283,8 +283,8 @@ def test_what_a_script_starts_in_turn_does_not_show(command: str) -> None:
 @pytest.mark.parametrize(
     "command", ["pytest", "npm test", "go test ./...", "ruff check .", "sh missing.sh", ""]
 )
-def test_what_shows_is_taken_as_it_is(command: str) -> None:
-    """If the tests are known, or none are run, conventions do not matter."""
+def test_conventions_do_not_matter_if_the_tests_are_known(command: str) -> None:
+    """Only the named tests are protected, or none if none are run."""
     assert protection([(command, ".")], TRACKED).by_custom == ()
 
 
@@ -308,8 +308,8 @@ def test_names_that_must_stay_unused(command: str, names: set[str]) -> None:
     assert names <= set(protection([(command, ".")], TRACKED).absent)
 
 
-def test_a_module_of_the_project_is_not_a_newcomer() -> None:
-    """The project's own modules can be run and can grow."""
+def test_modules_of_the_project_are_not_forbidden() -> None:
+    """The project's own modules can be run and extended."""
     absent = protection([("python -m src.app", "."), ("python -m app", "src")], TRACKED).absent
     assert absent == ("sitecustomize.py", "usercustomize.py")
 

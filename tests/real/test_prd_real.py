@@ -253,7 +253,7 @@ def test_three_stories_in_codex(repository: Project) -> None:
         assert modes(server) == ["implement US-001", *ORDER]
         assert subjects(loop) == [CHEATED, UNDONE, *MESSAGES]
         assert_all_approved(loop)
-        assert_undone(loop, server, "Story US-001 was put back (passes true → false")
+        assert_undone(loop, server, "Story US-001 was reverted (passes true → false")
         assert {request.wire for request in server.turns()} == {"responses"}
 
 
@@ -301,7 +301,7 @@ class Evasion:
 
     commands: tuple[str, ...]
     blocks: int = BLOCKS
-    words: str = "Story US-001 was put back (passes true → false"
+    words: str = "Story US-001 was reverted (passes true → false"
     settings: str = ""
     values: tuple[tuple[str, Any], ...] = (("disableAllHooks", True),)
 
@@ -407,5 +407,5 @@ def test_hooks_that_fail(command: str, repository: Project) -> None:
     with looping("claude", repository, *script, stories=STORIES[:1], flags=flags) as (loop, server):
         done = loop.run(timeout=TIMEOUT)
         assert done.code == 0, done.err + done.out
-        assert_undone(loop, server, "Story US-001 was put back (passes true → false")
+        assert_undone(loop, server, "Story US-001 was reverted (passes true → false")
         assert loop.standing() == (True, "approved", 1)

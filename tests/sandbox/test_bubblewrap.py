@@ -148,7 +148,7 @@ def test_p8_killing_everything_kills_only_the_sandbox(repository: Project) -> No
     assert (done.code, ends) == (1, ["ok"] * times)
 
 
-def test_an_agent_that_is_stopped_may_end_in_order(repository: Project) -> None:
+def test_a_stopped_agent_may_exit_cleanly(repository: Project) -> None:
     """TERM reaches the inner process, which gets time to exit, and its exit code is reported."""
     body = "trap 'sleep 0.5; echo bye >farewell; exit 7' TERM; while :; do sleep 0.05; done"
     done = run(repository, body, "--json", iterationTimeoutSeconds=1)
@@ -161,7 +161,7 @@ def newest(project: Project) -> str:
     return str(project.home.runs().all()[0].id)
 
 
-def test_a_death_by_signal_is_told_as_one(repository: Project) -> None:
+def test_a_death_by_signal_is_reported(repository: Project) -> None:
     """bubblewrap turns it into an exit code, and the run turns it back."""
     done = run(repository, "kill -9 $$", "--json")
     ended = next(line["ran"] for line in done.lines() if line["event"] == "agent_ended")
@@ -239,9 +239,8 @@ def test_limits_hold_inside(repository: Project) -> None:
         2,
     ),
 )
-def test_t2_nothing_that_was_planted_runs_outside(repository: Project, plant: str) -> None:
-    """Planted files run neither in Ralph's git, which commits afterwards, nor in the user's: they are put
-    back."""
+def test_t2_planted_files_do_not_run_outside(repository: Project, plant: str) -> None:
+    """Planted files run neither in Ralph's git, which commits afterwards, nor in the user's: they are restored."""
     identify(repository)
     out = repository.path.parent / "escaped"
     body = f"{plant.replace('OUT', str(out))}; echo $RANDOM$$ >made; {DONE}"
@@ -257,7 +256,7 @@ def test_t2_nothing_that_was_planted_runs_outside(repository: Project, plant: st
     )
 
 
-def test_git_writes_through_no_link_that_was_planted(repository: Project) -> None:
+def test_git_does_not_write_through_planted_links(repository: Project) -> None:
     """Otherwise Ralph's next commit would append a line of the agent's choice to a linked file."""
     identify(repository)
     out = repository.path.parent / "escaped"
@@ -288,8 +287,8 @@ def test_the_git_directory_cannot_be_replaced(repository: Project) -> None:
     assert "commondir was changed" in notices(done)
 
 
-def test_a_prompt_file_that_was_led_elsewhere_is_not_read(repository: Project) -> None:
-    """Otherwise Ralph would read a file for the agent that the agent cannot see."""
+def test_a_prompt_file_replaced_by_a_link_is_not_read(repository: Project) -> None:
+    """Otherwise Ralph would read a file that the agent cannot see, and put it into the prompt."""
     (repository.home.path.parent / "secret").write_text("honey")
     (repository.path / "PROMPT.md").write_text("first")
     body = f'echo "$1" >>said; ln -sf {repository.home.path.parent}/secret PROMPT.md'
@@ -301,7 +300,7 @@ def test_a_prompt_file_that_was_led_elsewhere_is_not_read(repository: Project) -
     assert "honey" not in (repository.path / "said").read_text()
 
 
-def test_ralphs_own_settings_are_put_back(repository: Project) -> None:
+def test_ralphs_own_settings_are_restored(repository: Project) -> None:
     """An agent cannot turn off the sandbox or add a guardrail for the next run, not even through a new file."""
     evil = """echo '{"sandbox": {"rung": "direct"}}'"""
     body = f"{evil} >.ralph/settings.json; {evil} >.ralph/settings.local.json; {DONE}"
@@ -311,8 +310,8 @@ def test_ralphs_own_settings_are_put_back(repository: Project) -> None:
     assert notices(done).count("and restored") == 2
 
 
-def test_a_killed_iteration_is_put_back_when_the_run_resumes(repository: Project) -> None:
-    """What could not be put back at once is put back before anything else."""
+def test_changes_of_a_killed_iteration_are_undone_by_resume(repository: Project) -> None:
+    """Files that could not be restored when ralph was killed are restored first when the run resumes."""
     identify(repository)
     body = "git config core.fsmonitor evil; touch planted; [ -e second ] || sleep 60"
     agent = repository.script("agent.sh", f"{body}; {DONE}")

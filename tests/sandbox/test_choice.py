@@ -46,7 +46,7 @@ def started(result: Result) -> dict[str, Any]:
 
 @pytest.mark.parametrize("missing", some([NO_BWRAP, NO_NAMESPACES], 1))
 @pytest.mark.parametrize("option", [("--sandbox",), ("--sandbox-backend", "bubblewrap")])
-def test_s4_what_is_insisted_on_and_missing_is_refused(
+def test_s4_a_required_sandbox_that_is_missing_is_an_error(
     ready: Project, missing: tuple[str, ...], option: tuple[str, ...]
 ) -> None:
     """Exit code 2 with the reason, and no agent is started."""
@@ -65,7 +65,9 @@ def test_s4_what_is_insisted_on_and_missing_is_refused(
         1,
     ),
 )
-def test_why_there_is_none_is_said_line_by_line(ready: Project, missing: tuple[str, ...], why: str) -> None:
+def test_each_unavailable_backend_is_listed_with_its_reason(
+    ready: Project, missing: tuple[str, ...], why: str
+) -> None:
     """Each backend is listed with its reason, followed by a hint."""
     lines = without(ready, missing, "run", "-p", "x", "--sandbox").err.splitlines()
     assert lines[0] == "ralph: error: No sandbox works on this machine:"
@@ -78,9 +80,7 @@ def test_why_there_is_none_is_said_line_by_line(ready: Project, missing: tuple[s
 
 
 @pytest.mark.parametrize("missing", some([NO_BWRAP, NO_NAMESPACES], 1))
-def test_s4_the_best_that_there_is_may_be_none_and_that_is_loud(
-    ready: Project, missing: tuple[str, ...]
-) -> None:
+def test_s4_auto_without_any_backend_is_reported_everywhere(ready: Project, missing: tuple[str, ...]) -> None:
     """auto continues without a sandbox and says so in both views, the journal and the status."""
     ready.settings(agent={"command": str(ready.path / "agent.sh")}, sandbox={"rung": "auto"})
     done = without(ready, missing, "run", "-p", "x", "--json")
@@ -93,7 +93,7 @@ def test_s4_the_best_that_there_is_may_be_none_and_that_is_loud(
     assert "No sandbox" in ready.run("logs", started(done)["run"]).out
 
 
-def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
+def test_a_run_is_direct_by_default(ready: Project) -> None:
     """Settings or an option turn the sandbox on, and another option turns it off."""
     direct = ready.run("run", "-p", "x", "--json")
     chosen = ready.run("run", "-p", "x", "--json", "--sandbox")
@@ -128,7 +128,7 @@ def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
         ((), {"wall": 1}, "unknown key 'sandbox.wall'"),
     ],
 )
-def test_what_cannot_be_is_one_error(
+def test_an_impossible_choice_is_one_error(
     ready: Project, words: tuple[str, ...], settings: dict[str, Any], said: str
 ) -> None:
     """The error names the file and the key, or the option."""
@@ -149,7 +149,7 @@ def test_a_home_that_cannot_be_hidden_is_refused(ready: Project, home: str) -> N
 
 
 @pytest.mark.parametrize("key", ["readOnly", "hidden"])
-def test_what_could_be_moved_away_is_refused(ready: Project, key: str) -> None:
+def test_a_path_that_could_be_moved_away_is_refused(ready: Project, key: str) -> None:
     """A path deep inside the worktree cannot be protected from a process that can move its parents."""
     (ready.path / "a").mkdir()
     ready.settings(

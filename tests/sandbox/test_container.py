@@ -44,8 +44,8 @@ def boundary(bench: Bench, **more: object) -> Boundary:
     return Boundary("run-1", str(bench.state), (str(bench.work),), **more)  # type: ignore[arg-type]
 
 
-def test_it_is_on_the_ladder_below_the_others() -> None:
-    """The best available backend is taken first."""
+def test_it_comes_after_the_better_backends() -> None:
+    """Backends are tried in this order, the best one first."""
     assert NAMES == ("docker-sandbox", "bubblewrap", "container", "direct")
 
 
@@ -73,7 +73,7 @@ def test_a_command_line_is_the_golden_one(bench: Bench, monkeypatch: pytest.Monk
     golden(f"container-{bench.log()[0][0]}", bench.log(), **places)
 
 
-def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> None:
+def test_streams_and_exit_code_pass_through(bench: Bench) -> None:
     """stdin, both outputs, variables and the exit code pass through."""
     prompt = bench.work / "prompt"
     prompt.write_text("from stdin")
@@ -84,7 +84,7 @@ def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> N
     assert bench.containers() == []
 
 
-def test_a_death_by_signal_is_told_as_one(bench: Bench) -> None:
+def test_a_death_by_signal_is_reported(bench: Bench) -> None:
     """128 + 9 is signal 9."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as box:
         exit, _ = bench.step(box, "sh", "-c", "kill -9 $$")
@@ -104,7 +104,7 @@ def test_term_reaches_the_inner_process(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_that_is_deaf_to_term_ends_with_its_container(docker: Bench) -> None:
+def test_a_command_that_ignores_term_is_killed_with_its_container(docker: Bench) -> None:
     """KILL kills only the client; `rm --force` kills what is left inside."""
     with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done"
@@ -134,7 +134,7 @@ def test_kills_of_the_client_leave_nothing(docker: Bench) -> None:
 
 @pytest.mark.slow
 @REPEATED
-def test_what_a_killed_ralph_left_goes_at_the_next_start(docker: Bench) -> None:
+def test_containers_of_a_killed_ralph_are_removed_at_the_next_start(docker: Bench) -> None:
     """Ralph and its warden are killed repeatedly, and no container is left once the next run has started."""
     for number in range(RUNS):
         state = docker.state / str(number)
@@ -149,7 +149,7 @@ def test_what_a_killed_ralph_left_goes_at_the_next_start(docker: Bench) -> None:
         assert docker.containers() == []
 
 
-def test_containers_of_a_run_that_lives_are_left_alone(docker: Bench) -> None:
+def test_containers_of_a_live_run_are_left_alone(docker: Bench) -> None:
     """A run whose lock is held is alive."""
     other = docker.state / "other"
     other.mkdir()
@@ -187,7 +187,7 @@ def test_a_second_ralph_for_the_same_run_is_refused(docker: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> None:
+def test_parallel_commands_remove_only_their_own_container(docker: Bench) -> None:
     """Each thread has its own container, and removing one does not affect the other."""
     with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         waiting = threading.Thread(target=_own_step, args=(docker, box))
@@ -239,7 +239,7 @@ def test_a_run_does_not_start_if_leftovers_are_unknown(docker: Bench, what: str)
 
 
 @pytest.mark.slow
-def test_a_container_that_cannot_be_removed_is_told(docker: Bench) -> None:
+def test_a_container_that_cannot_be_removed_is_reported(docker: Bench) -> None:
     """The run continues, and the next one removes it."""
     with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         docker.fault("docker rm", "hang", 1)
@@ -269,8 +269,8 @@ def test_an_allow_list_goes_through_a_program_inside(docker: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_an_engine_that_starts_nothing_is_none(docker: Bench) -> None:
-    """It responds and has the image, but cannot start a container."""
+def test_an_engine_that_cannot_start_a_container_is_a_problem(docker: Bench) -> None:
+    """It is not used, although it responds and has the image."""
     docker.fault("docker run", "crash")
     assert "cannot start a container: error: something is wrong" in BACKEND.problem(docker.run)
     assert BACKEND.problem(docker.run) == ""

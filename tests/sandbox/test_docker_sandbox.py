@@ -85,8 +85,8 @@ def test_a_sandbox_is_named_after_its_project(path: str, desktop: str, sbx: str)
     assert (sandbox_name(DESKTOP, project), sandbox_name(SBX, project)) == (desktop, sbx)
 
 
-def test_a_sandbox_of_another_agent_is_another_one() -> None:
-    """It has another image."""
+def test_another_agent_gets_another_sandbox() -> None:
+    """Each agent has its own image, so each has its own sandbox."""
     here = Boundary("run-1", "/state", ("/work",))
     assert [sandbox_name(SBX, here, agent) for agent in ("claude", "codex")] == [
         "ralph--work",
@@ -110,8 +110,8 @@ def test_what_cannot_be_hidden_is_an_error(bench: Bench) -> None:
             bench.step(machine, "true", mounts=bench.mounts(hidden=(str(bench.work / ".env"),)))
 
 
-def test_a_sandbox_without_network_is_another_one() -> None:
-    """So its rules do not affect the next run."""
+def test_a_run_without_network_gets_another_sandbox() -> None:
+    """Its network rules therefore do not affect the next run."""
     every = [Boundary("r", "/state", ("/a",), network, hosts) for network, hosts in NETWORKS]
     assert len({sandbox_name(DESKTOP, each) for each in every}) == len(every)
 
@@ -124,7 +124,7 @@ NETWORKS = [
 ]
 
 
-def test_an_allow_list_is_told_to_the_proxy_of_the_sandbox(desktop: Bench) -> None:
+def test_an_allow_list_is_passed_to_the_proxy_of_the_sandbox(desktop: Bench) -> None:
     """Everything else is denied."""
     with BACKEND.opened(
         boundary(desktop, network=Network.ALLOW_LIST, hosts=("a.org", "b.org:443")), desktop.run, desktop.tell
@@ -144,8 +144,8 @@ def test_sbx_has_no_allow_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         pass
 
 
-def test_limits_that_it_cannot_hold_are_told(desktop: Bench) -> None:
-    """Users must not rely on them."""
+def test_unsupported_limits_are_reported(desktop: Bench) -> None:
+    """A notice says which limits have no effect."""
     with BACKEND.opened(boundary(desktop, memory_mb=100, processes=5), desktop.run, desktop.tell):
         pass
     assert [text for text in desktop.told if "ignores sandbox.processes" in text]
@@ -171,7 +171,7 @@ def test_the_login_directory_has_json(tmp_path: Path, before: str | None, aside:
 
 
 @pytest.mark.parametrize("by", ["argument", "stdin"])
-def test_setup_links_the_login_and_says_who_commits(tmp_path: Path, by: str) -> None:
+def test_setup_links_the_login_and_sets_the_git_identity(tmp_path: Path, by: str) -> None:
     """Running it twice does no harm, and existing files are replaced."""
     home, state = tmp_path / "home", tmp_path / "state"
     (home / ".claude").mkdir(parents=True)
@@ -198,7 +198,7 @@ def test_setup_fails_where_the_login_is_not_mounted(tmp_path: Path) -> None:
 # ---- commands ----
 
 
-def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> None:
+def test_streams_and_exit_code_pass_through(bench: Bench) -> None:
     """stdin, both outputs, variables and the exit code pass through, and no value is on a command line."""
     prompt = bench.work / "prompt"
     prompt.write_text("from stdin")
@@ -220,7 +220,7 @@ def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> N
 
 
 @pytest.mark.slow
-def test_a_program_of_this_machine_is_looked_for_by_its_name(bench: Bench) -> None:
+def test_a_program_of_this_machine_is_looked_up_by_name(bench: Bench) -> None:
     """A program in the worktree keeps its path."""
     own = bench.work / "own.sh"
     own.write_text("#!/bin/sh\necho own\n")
@@ -257,7 +257,7 @@ def test_term_reaches_the_inner_process_and_all_that_it_started(bench: Bench) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["trap '' TERM; {}", "setsid sh -c '{}' & sleep 0.3"])
 def test_leftovers_inside_are_killed(desktop: Bench, script: str) -> None:
-    """They ignore TERM or run in their own session."""
+    """Even those that ignore TERM or run in their own session."""
     with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         forever = "echo $$ > pid; while :; do sleep 0.05; done"
         desktop.step(
@@ -270,7 +270,7 @@ def test_leftovers_inside_are_killed(desktop: Bench, script: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_empty_answer_is_told_as_one(bench: Bench) -> None:
+def test_an_empty_answer_is_reported_as_empty(bench: Bench) -> None:
     """Exit code 0 without output: the driver of the run tries again."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         exit, heard = bench.step(machine, "true")
@@ -278,8 +278,8 @@ def test_an_empty_answer_is_told_as_one(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_side_by_side_only_the_own_leftovers_are_killed(bench: Bench) -> None:
-    """Each command has its mark."""
+def test_parallel_commands_kill_only_their_own_leftovers(bench: Bench) -> None:
+    """Each command has its own mark, by which its processes are found."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         mine = machine.wrap(["true"], {}, bench.mounts())
         exit, _ = bench.step(machine, "true")
@@ -297,7 +297,7 @@ def bench_has(bench: Bench, wrapped: WrappedCommand) -> bool:
 
 
 @pytest.mark.slow
-def test_after_a_command_files_may_settle(desktop: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_have_time_to_settle_after_a_command(desktop: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two to three seconds pass before the task list is read; sbx copies nothing."""
     slept: list[float] = []
     monkeypatch.setattr("ralph.sandbox.docker_sandbox.time.sleep", slept.append)
@@ -306,7 +306,7 @@ def test_after_a_command_files_may_settle(desktop: Bench, monkeypatch: pytest.Mo
     assert slept == [2.5]
 
 
-def test_what_was_changed_outside_is_written_through_exec(desktop: Bench) -> None:
+def test_changes_made_outside_are_written_through_exec(desktop: Bench) -> None:
     """Files that were copied before are not copied again; new ones are."""
     tasks, old = desktop.work / "tasks.json", desktop.work / "old"
     tasks.write_text("{}")
@@ -366,7 +366,7 @@ def test_sbx_passes_files_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_a_file_that_a_command_names_is_taken_along(desktop: Bench) -> None:
+def test_a_file_named_on_the_command_line_is_copied_in(desktop: Bench) -> None:
     """Ralph keeps it where the sandbox does not see it."""
     file = desktop.state / "settings.json"
     file.write_text("{}")
@@ -380,7 +380,7 @@ def test_a_file_that_a_command_names_is_taken_along(desktop: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_a_sandbox_that_is_there_is_used_again(bench: Bench) -> None:
+def test_an_existing_sandbox_is_reused(bench: Bench) -> None:
     """It is stopped, started and set up again, but not created a second time."""
     for _ in range(3):
         with BACKEND.opened(boundary(bench), bench.run, bench.tell):
@@ -428,7 +428,7 @@ def test_a_sandbox_in_use_is_refused(bench: Bench) -> None:
         pass
 
 
-def test_what_a_killed_ralph_left_running_is_stopped(bench: Bench) -> None:
+def test_sandboxes_of_a_killed_ralph_are_stopped(bench: Bench) -> None:
     """This applies to any project; sandboxes in use and those of others are left alone."""
     locks = Path(f"{os.environ['HOME']}/{docker_sandbox.AUTH}.locks")
     locks.mkdir()
@@ -446,8 +446,8 @@ def test_what_a_killed_ralph_left_running_is_stopped(bench: Bench) -> None:
 # ---- faults ----
 
 
-def test_where_there_is_nothing_that_is_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both programs are named."""
+def test_without_any_cli_the_problem_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The problem names both programs."""
     with faked(tmp_path, monkeypatch) as bench:
         monkeypatch.setenv("PATH", str(tmp_path / "bin"))
         assert BACKEND.problem(bench.run) == "sbx is not installed; docker is not installed"
@@ -482,19 +482,19 @@ def test_a_cli_that_does_not_work_is_a_problem(bench: Bench, at: str, what: str,
     assert verbs(bench) == []
 
 
-def test_a_version_that_says_nothing_of_use_does_not_matter(bench: Bench) -> None:
-    """Only its abilities count."""
+def test_an_unreadable_version_does_not_matter(bench: Bench) -> None:
+    """Only the subcommands that it supports count."""
     _fault(bench, "version", "garbage", 1)
     assert BACKEND.problem(bench.run) == ""
 
 
-def test_no_sandboxes_at_all_can_be_told_as_null(desktop: Bench) -> None:
+def test_an_empty_list_may_be_null(desktop: Bench) -> None:
     """An empty list can be printed as null."""
     _fault(desktop, "ls", "null", 1)
     assert BACKEND.problem(desktop.run) == ""
 
 
-def test_the_older_cli_serves_where_the_newer_does_not(
+def test_the_older_cli_is_used_if_the_newer_does_not_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """sbx can be installed without being signed in."""
@@ -519,7 +519,7 @@ OPENING = [
 
 
 @pytest.mark.parametrize(("at", "what", "words", "then"), some_rows(OPENING, 3))
-def test_a_sandbox_that_cannot_be_made_lets_nothing_out(
+def test_a_sandbox_that_cannot_be_created_is_an_error(
     bench: Bench, at: str, what: str, words: str, then: list[str]
 ) -> None:
     """The run does not start; a half-created sandbox is removed, or set up by the next run."""
@@ -535,8 +535,8 @@ def test_a_sandbox_that_cannot_be_made_lets_nothing_out(
 
 @pytest.mark.parametrize("what", some(["crash", "hang", "silent"], 1))
 @pytest.mark.parametrize("at", ["stop", "run"])
-def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at: str, what: str) -> None:
-    """Otherwise the agent would see old files."""
+def test_a_sandbox_that_cannot_be_restarted_is_an_error(desktop: Bench, at: str, what: str) -> None:
+    """The run does not start, because the agent would see old files."""
     with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell):
         pass
     _fault(desktop, at, what, 1)
@@ -549,7 +549,7 @@ def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["hang", "crash"])
-def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, what: str) -> None:
+def test_unreachable_leftovers_are_killed_with_the_machine(bench: Bench, what: str) -> None:
     """It is stopped, and started again for the next command."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         _fault(bench, "exec -u root", what, 1)
@@ -559,7 +559,7 @@ def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, wha
 
 
 @pytest.mark.parametrize("what", ["hang", "crash"])
-def test_a_machine_that_does_not_stop_is_told(bench: Bench, what: str) -> None:
+def test_a_machine_that_does_not_stop_is_reported(bench: Bench, what: str) -> None:
     """The run still finishes."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell):
         _fault(bench, "stop", what, 1)
@@ -568,8 +568,8 @@ def test_a_machine_that_does_not_stop_is_told(bench: Bench, what: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["hang", "crash"])
-def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: Bench, what: str) -> None:
-    """It must not be missing."""
+def test_a_file_that_cannot_be_written_through_exec_is_copied_by_a_restart(desktop: Bench, what: str) -> None:
+    """A restart copies it, so that it is not missing inside."""
     (desktop.work / "tasks.json").write_text("{}")
     with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         desktop.forget()
@@ -581,7 +581,7 @@ def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: 
 
 
 @pytest.mark.parametrize("what", some(["crash", "silent", "nothing", "garbage"], 1))
-def test_a_command_that_the_cli_does_not_run_ends_as_it_says(bench: Bench, what: str) -> None:
+def test_a_failed_exec_has_the_exit_code_of_the_cli(bench: Bench, what: str) -> None:
     """An agent that could not be started does not mean that the sandbox is gone."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         _fault(bench, "exec -i", what, 1)
@@ -590,10 +590,8 @@ def test_a_command_that_the_cli_does_not_run_ends_as_it_says(bench: Bench, what:
     assert b"never" not in heard.out
 
 
-def test_a_network_that_cannot_be_closed_lets_nothing_out(
-    bench: Bench, request: pytest.FixtureRequest
-) -> None:
-    """Off means off."""
+def test_a_network_that_cannot_be_closed_is_an_error(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """The run does not start if its network could stay open."""
     for at in ("network", "policy"):
         _fault(bench, at, "crash", 1)
     off = boundary(bench, network=Network.OFF)

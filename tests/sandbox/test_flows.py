@@ -80,7 +80,7 @@ def test_a_task_folder_outside_of_the_project(project: Project) -> None:
     assert done.code == 0 and (folder / "DONE").exists() and not (folder.parent / "sibling").exists()
 
 
-def test_a_prd_loop_takes_the_best_rung_by_itself(project: Project) -> None:
+def test_a_prd_loop_uses_the_best_backend_by_default(project: Project) -> None:
     """The marker tells the hooks, everything is allowed, and the stories are approved."""
     loop = make_loop(project)
     body = "(PROJECT / 'marker').write_text((PROJECT / '.ralph-active').read_text())\nplay()"
@@ -95,8 +95,8 @@ def test_a_prd_loop_takes_the_best_rung_by_itself(project: Project) -> None:
 
 
 @pytest.mark.parametrize("option", ["--no-sandbox", "--sandbox"])
-def test_a_prd_loop_does_as_it_is_told(project: Project, option: str) -> None:
-    """It runs directly, or insists on a sandbox."""
+def test_a_prd_loop_follows_the_sandbox_options(project: Project, option: str) -> None:
+    """With `--no-sandbox` it runs directly; a required sandbox that is missing is an error."""
     loop = make_loop(project)
     loop.agent(sandbox={"writable": [str(loop.outside / "calls")]})
     (loop.outside / "calls").mkdir(exist_ok=True)

@@ -49,7 +49,7 @@ def room_of(confinement: Confinement, program: str) -> Mounts:
 
 
 @pytest.mark.parametrize("root", [Root.IMAGE, Root.MACHINE])
-def test_ralph_and_the_agent_are_put_into_another_system(
+def test_ralph_and_the_agent_are_mounted_into_another_system(
     project: Project, root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are mounted wherever they are, unless a distribution installed them; nothing else of this system
@@ -79,12 +79,12 @@ def test_ralph_and_the_agent_are_put_into_another_system(
         ("/home/x/.nvm", False),
     ],
 )
-def test_what_every_system_has_itself(path: str, is_there: bool) -> None:
+def test_files_of_a_distribution_are_not_mounted(path: str, is_there: bool) -> None:
     """Files of a distribution come from the image; files added next to them do not."""
     assert programs.is_of_system(path) is is_there
 
 
-def test_scripts_of_ours_are_started_by_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_scripts_use_an_available_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our interpreter if it is mounted, otherwise that of the other system."""
     monkeypatch.setattr(sys, "executable", "/opt/ralph/bin/python")
     monkeypatch.setattr(sys, "platform", "linux")
@@ -93,7 +93,7 @@ def test_scripts_of_ours_are_started_by_what_is_there(monkeypatch: pytest.Monkey
     assert [programs.python(root) for root in Root] == ["/usr/bin/true", "python3", "python3"]
 
 
-def test_walls_name_the_worktree_first_and_the_main_repository(repository: Project) -> None:
+def test_the_boundary_has_the_worktree_first_and_the_main_repository(repository: Project) -> None:
     """The mounts of a Docker Sandbox are fixed when it is created."""
     place = repository.path.parent / "linked"
     repository.git("worktree", "add", "-q", str(place))
@@ -112,9 +112,7 @@ def test_walls_name_the_worktree_first_and_the_main_repository(repository: Proje
 
 @pytest.mark.parametrize("backend", ["direct", "bubblewrap", "container", "docker"])
 @pytest.mark.parametrize("is_prd", [False, True])
-def test_only_without_a_sandbox_the_guard_is_among_the_hooks(
-    tmp_path: Path, backend: str, is_prd: bool
-) -> None:
+def test_the_guard_is_a_hook_only_without_a_sandbox(tmp_path: Path, backend: str, is_prd: bool) -> None:
     """The hooks of a PRD loop are always there."""
     prompt = PromptSource(prd=Prd()) if is_prd else PromptSource()
     agents = (AgentSpec("claude", "claude", "claude"),)

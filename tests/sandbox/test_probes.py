@@ -63,7 +63,7 @@ def test_nothing_is_proved_without_a_sandbox(project: Project) -> None:
     assert done.code == 2 and "it protects nothing" in done.err
 
 
-def test_an_unknown_rung_is_named(project: Project) -> None:
+def test_an_unknown_backend_is_named(project: Project) -> None:
     """One clear error lists the known ones."""
     done = project.run("doctor", "--sandbox", "moat")
     assert done.code == 2 and "'moat'" in done.err and "bubblewrap" in done.err

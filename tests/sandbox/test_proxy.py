@@ -90,7 +90,7 @@ def on_loopback(name: str, port: int) -> Sequence[str]:
         ("::1", 443, ["a.test"], [PUBLIC], "address"),
     ],
 )
-def test_who_may_be_reached(
+def test_which_hosts_can_be_reached(
     host: str, port: int, allowed: list[str], addresses: list[str], word: str
 ) -> None:
     """Listed names and ports at public addresses; a port named in the list at any address but link-local."""
@@ -104,7 +104,7 @@ def test_who_may_be_reached(
 
 
 @given(st.ip_addresses())
-def test_no_address_is_a_name(address: object) -> None:
+def test_an_address_is_not_a_name(address: object) -> None:
     """No usual notation of an IPv4 or IPv6 address can be listed or requested."""
     assert is_address(str(address))
     with pytest.raises(ValueError):
@@ -179,8 +179,8 @@ def test_a_body_goes_through_and_nothing_behind_it(tmp_path: Path, server: int) 
         "CONNECT a.test HTTP/1.1\r\n\r\n",
     ],
 )
-def test_what_could_be_read_in_two_ways_is_refused(tmp_path: Path, server: int, request_: str) -> None:
-    """403, reported once, and written to the log."""
+def test_ambiguous_requests_are_refused(tmp_path: Path, server: int, request_: str) -> None:
+    """The answer is 403, and the refusal is reported once and logged."""
     with asked(tmp_path, [f"a.test:{server}"]) as (client, told):
         assert answer(client, request_.format(port=server)).startswith("HTTP/1.1 403")
         assert len(told) == 1 and "refused" in told[0]
@@ -263,7 +263,7 @@ def test_tls_for_another_host_behind_the_same_address_is_refused(
 
 
 def test_a_port_that_the_list_names_carries_anything(tmp_path: Path, behind: int) -> None:
-    """The user has vouched for it."""
+    """Naming a port allows any data on it."""
     with asked(tmp_path, [f"a.test:{behind}"]) as (client, told):
         assert through(client, behind, b"SSH-2.0") == b"SSH-2.0" and told == []
 

@@ -80,7 +80,7 @@ def kill_once(project: Project, chance: random.Random, *, warden: bool) -> bool:
 @REPEATED
 @pytest.mark.slow
 @pytest.mark.parametrize("warden", [False, True], ids=["ralph", "warden"])
-def test_p3_a_kill_leaves_nobody_behind(tmp_path: Path, warden: bool) -> None:
+def test_p3_a_kill_leaves_no_process_behind(tmp_path: Path, warden: bool) -> None:
     """RALPH_FAULT_RUNS sets the number of random moments; only kills that hit a live process count."""
     chance, met, tries = seeded(), 0, 0
     while met < RUNS:

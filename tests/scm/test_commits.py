@@ -58,7 +58,7 @@ def test_the_agents_work_is_committed(place: Project) -> None:
 
 
 def test_earlier_untracked_files_are_not_committed(place: Project) -> None:
-    """A `.env` and notes that were untracked when the run began stay untracked; touching them changes nothing."""
+    """A `.env` and notes that were untracked when the run started stay untracked; touching them changes nothing."""
     (place.path / ".env").write_text("TOKEN=1\n")
     (place.path / "notes.txt").write_text("mine\n")
     (place.path / "odd\nname").write_text("odd\n")
@@ -233,7 +233,7 @@ def hook(project: Project, name: str, body: str) -> None:
 
 
 def test_the_users_hooks_run_as_they_were(place: Project) -> None:
-    """A hook that existed when the run began runs; the agent's changes to it do not."""
+    """A hook runs as it was when the run started; the agent's changes to it do not count."""
     mark = place.home.path / "mark"
     hook(place, "pre-commit", f"echo mine >> {mark}")
     planted = f"printf '#!/bin/sh\\necho planted >> {mark}\\n'"

@@ -62,7 +62,7 @@ def test_a_call_is_the_shell_command_that_does_the_same(text: str, expected: tup
         "import subprocess\nprint('rm -rf / and exec(x), getattr')",
     ],
 )
-def test_what_reaches_no_such_call_is_only_mentioned(text: str) -> None:
+def test_strings_that_reach_no_call_are_only_mentioned(text: str) -> None:
     """Strings to compare, print or replace are harmless."""
     found = did(text)
     assert found is not None
@@ -80,7 +80,7 @@ def test_what_reaches_no_such_call_is_only_mentioned(text: str) -> None:
         "print 1",
     ],
 )
-def test_code_that_hides_what_it_calls_is_not_read(text: str) -> None:
+def test_code_that_hides_its_calls_is_not_read(text: str) -> None:
     """It is judged by its strings instead, and so is code that is not valid Python 3."""
     assert did(text) is None
 
@@ -93,6 +93,6 @@ def test_code_that_hides_what_it_calls_is_not_read(text: str) -> None:
         f"'{'a' * 20_000}'.replace('a', '{'b' * 20_000}')",
     ],
 )
-def test_a_text_that_doubles_is_not_worked_out(text: str) -> None:
-    """It would fill the memory before the time is up."""
+def test_a_text_that_keeps_doubling_is_not_computed(text: str) -> None:
+    """Computing it would fill the memory, so it counts as unknown."""
     assert did(text) == []

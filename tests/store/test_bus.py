@@ -127,7 +127,7 @@ def test_hostile_bodies_round_trip(path: Path, body: str) -> None:
 
 @pytest.mark.parametrize("body", ["\ud800", "a" * (MAX_BYTES + 1)], ids=["a lone surrogate", "too long"])
 def test_a_message_that_cannot_be_stored_is_refused(path: Path, body: str) -> None:
-    """With a clear error, and the bus stays as it was."""
+    """There is one clear error, and the bus stays as it was."""
     post(path, "before")
     with pytest.raises(RalphError, match=r"not UTF-8|too long"):
         post(path, body)

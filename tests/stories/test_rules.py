@@ -240,14 +240,14 @@ def test_every_transition_of_two_stories(mode: str) -> None:
         (REVIEW_FIX, {"reviewStatus": CHANGES_REQUESTED}, {"reviewCount": 1}, "reviewCount 0 → 1"),
     ],
 )
-def test_words_of_transitions(mode: str, old: dict[str, Any], new: dict[str, Any], words: str) -> None:
+def test_wording_of_transitions(mode: str, old: dict[str, Any], new: dict[str, Any], words: str) -> None:
     """A reason names the story, the field, the old and the new value."""
     snapshot = rules.snapshot(board(story(**old)))
     found = rules.transition_problems(snapshot, board(story(**(old | new))), mode)
     assert found and "US-001" in found[0] and any(words in each for each in found)
 
 
-def test_two_reviews_are_named_so() -> None:
+def test_two_reviews_are_called_multiple_stories() -> None:
     """A review of several says `multiple stories`."""
     waiting = {"reviewStatus": NEEDS_REVIEW}
     approved = {"reviewStatus": APPROVED, "passes": True, "reviewCount": 1}
@@ -274,14 +274,14 @@ def test_new_and_removed_stories(mode: str) -> None:
     assert "was removed" in rules.transition_problems(snapshot, board(), mode)[0]
 
 
-# ---- the harness undoes what is illegal ----
+# ---- Ralph undoes what is illegal ----
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_hook_and_harness_agree(mode: str) -> None:
-    """What the hook approves stays unchanged; what it blocks is undone, and the result is legal.
+def test_hook_and_ralph_agree(mode: str) -> None:
+    """Changes that the hook approves stay; those it blocks are undone, and the result is legal.
 
-    The hook does not know earlier feedback; the harness restores feedback that belongs to no decision.
+    The hook does not know earlier feedback; Ralph restores feedback that belongs to no decision.
     """
     for old, new in itertools.product(STATES, STATES):
         before, after = board(story(**old)), board(story(**new))
@@ -318,8 +318,8 @@ BEGINNINGS = [end for end in ENDS if not rules.invariant_problems(board(story(**
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", some(MODES, 1))
-def test_hook_and_harness_agree_about_two_stories(mode: str) -> None:
-    """For all possible changes of two stories, the hook blocks exactly what the harness undoes.
+def test_hook_and_ralph_agree_about_two_stories(mode: str) -> None:
+    """For all possible changes of two stories, the hook blocks exactly what Ralph undoes.
 
     The result is legal by the table, and legal changes are kept. Only a review without a decision is blocked although
     there is nothing to undo.
@@ -464,7 +464,7 @@ DONE: dict[str, Any] = {"reviewStatus": APPROVED, "passes": True, "reviewCount":
             "after only 1 of 5 reviews",
         ),
         (REVIEW, [story("A", **WAITING, notes="")], [story("A", **DONE, notes="")], "with empty notes"),
-        (IMPLEMENT, [story("A", **DONE)], [story("A", **DONE, notes="")], "'notes' was put back"),
+        (IMPLEMENT, [story("A", **DONE)], [story("A", **DONE, notes="")], "'notes' was reverted"),
         (IMPLEMENT, [story("A")], [story("A"), story("a")], "could be mistaken for A"),
         (IMPLEMENT, [story("A")], [story("A"), story("\u0410")], "only have printable ASCII characters"),
         (IMPLEMENT, [story("A")], [story("A"), story("A\u200b")], "only have printable ASCII characters"),
@@ -472,11 +472,11 @@ DONE: dict[str, Any] = {"reviewStatus": APPROVED, "passes": True, "reviewCount":
         (IMPLEMENT, [story("A")], [story("A"), story("A")], "duplicate id"),
         (IMPLEMENT, [story("A")], [story("A"), {"id": ["A"]}], "a story is an object with an id"),
         (IMPLEMENT, [story("A")], [story("A"), {"id": "B"}], "no acceptance criteria"),
-        (IMPLEMENT, [story("A")], [story("A", priority=float("inf"))], "'priority' was put back"),
+        (IMPLEMENT, [story("A")], [story("A", priority=float("inf"))], "'priority' was reverted"),
         (IMPLEMENT, [story("A", dependsOn=[])], [story("A", dependsOn=["A"])], "dependency cycle"),
     ],
 )
-def test_words_of_what_is_undone(mode: str, old: list[Any], new: list[Any], words: str) -> None:
+def test_wording_of_undone_changes(mode: str, old: list[Any], new: list[Any], words: str) -> None:
     """Each change is restored, with a reason."""
     ruling = ruled(board(*old), board(*new), ReviewPolicy(mode))
     assert ruling.board == board(*old)

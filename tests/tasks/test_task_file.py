@@ -135,7 +135,7 @@ def test_every_problem_has_its_line() -> None:
 
 
 def test_one_problem_is_one_line() -> None:
-    """Without a heading."""
+    """A single problem has no heading."""
     assert errors(LIST.replace("T\n", "3\n", 1)) == [
         "plan.yaml:2: A: title must be a string, not a whole number (put it in quotes)."
     ]

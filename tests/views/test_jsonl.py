@@ -207,7 +207,7 @@ def test_a_commit_has_all_its_facts() -> None:
 
 
 def test_a_closed_stream_stops_nothing() -> None:
-    """The reader may go away."""
+    """A reader that goes away causes no error."""
     out = io.StringIO()
     tell = JsonLines(ForgivingWriter(out))
     out.close()

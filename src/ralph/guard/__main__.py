@@ -1,4 +1,4 @@
-"""Entry point of the hook: the harness runs `python -I .../ralph/guard/__main__.py` with its own interpreter."""
+"""Entry point of the hook: Ralph runs `python -I .../ralph/guard/__main__.py` with its own interpreter."""
 
 import sys
 

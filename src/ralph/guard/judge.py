@@ -55,7 +55,7 @@ class Guard:
             DenyRule(f"settings: {pattern}", "settings", reason, pattern) for pattern, reason in deny
         )
         self._by_program: dict[str, list[tuple[DenyRule, str]]] = {}
-        """By program: a rule and the one pattern of it that names the program."""
+        """By program: each rule that names it, with the pattern in question."""
         self._functions: list[tuple[DenyRule, Callable[[SimpleCommand, ShellContext], bool]]] = []
         for rule in RULES:
             if isinstance(rule.match, str | tuple):

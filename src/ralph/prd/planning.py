@@ -96,7 +96,7 @@ def problems(inputs: PrdInputs, before: dict[str, Any] | None) -> list[str]:
 
 
 def _begun(board: dict[str, Any], before: dict[str, Any] | None) -> list[str]:
-    """Stories whose state planning changed: new ones start from scratch, others keep their state."""
+    """Problems with the state of stories: new ones must start from scratch, planning must not change others."""
     known = rules.snapshot(before) if before else {}
     found = []
     for id, now in rules.snapshot(board).items():

@@ -203,7 +203,7 @@ class Warden:
         return True
 
     def keep(self, spared: Callable[[], Sequence[int]]) -> None:
-        """From now on, leave leftover processes of a command that exits alone until they are swept.
+        """From now on, the leftover processes of a command that exits keep running until `sweep` is called.
 
         When a command has to be stopped or its warden is lost, every process that it started is killed with it,
         except `spared`.

@@ -191,7 +191,7 @@ _VERSION = re.compile(r"(?<=[a-z])[\d.]+$")
 
 
 def find_program(words: Sequence[str]) -> tuple[TestRunner | PackageManager | None, list[str]]:
-    """What is known of a program, by its name and first argument or by its name, and the words that follow."""
+    """Return the entry for a program (by name and first argument, otherwise by name) and the words that follow."""
     known: dict[str, TestRunner | PackageManager] = {**RUNNERS, **PACKAGE_MANAGERS}
     both = " ".join(words[:2])
     if both in known and len(words) > 1:
@@ -200,7 +200,7 @@ def find_program(words: Sequence[str]) -> tuple[TestRunner | PackageManager | No
 
 
 def leading_options(words: Sequence[str], options: Options) -> tuple[list[tuple[str, str]], list[str]]:
-    """The options that stand first, each with its value, and the words behind them."""
+    """Return the leading options, each with its value, and the words after them."""
     found: list[tuple[str, str]] = []
     at = 0
     while at < len(words) and len(words[at]) > 1 and words[at][0] in "-+":

@@ -63,7 +63,7 @@ def recovered(context: RunContext, loaded: LoadedRun, streams: Path, resume: Res
 def _with_half_done(
     journal: Journal, loaded: LoadedRun, streams: Path, board: BoardSeen | None = None
 ) -> State:
-    """The state after an interrupted step. `board` is what that iteration did to the story list of a PRD loop."""
+    """The state after an interrupted step. `board` has that iteration's changes to a PRD loop's story list."""
     entry = loaded.half_done
     half = _cut_off(entry, loaded.state, streams) if entry is not None else None
     if entry is None or half is None:

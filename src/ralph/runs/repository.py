@@ -96,9 +96,7 @@ def pinned_runner(runner: Runner, repository: Repository, directory: int, scratc
         scratch.mkdir(parents=True, exist_ok=True)
         with opened_directory(str(scratch)) as state:
             write(state, record.name, os.fsencode(known))
-    hint = (
-        f"Restore the original repository. If this one is correct (restored from a backup, say): rm {record}"
-    )
+    hint = f"Restore the original repository. If this one is correct (for example, restored from a backup): rm {record}"
     return pinned(runner, repository, directory, known, hint)
 
 

@@ -69,7 +69,7 @@ _TRIES, _BETWEEN = 4, 0.5
 _LOCK, _EMPTY, _CALLS = "container.lock", "empty", "seccomp.json"
 _SOCKET, _FIRST = "/run/ralph/proxy.sock", "/run/ralph/inside.py"
 _START = 'cd "$0" && exec "$@"'
-"""For a missing program, podman's init exits with 1 and a shell with 127. And docker creates `--workdir` before it
+"""For a missing program, podman's init exits with 1 and a shell with 127. Also, docker creates `--workdir` before it
 mounts the private directories, which then get the permissions of that directory: only root could write there."""
 
 _PRIVATE = ("/tmp", "/var/tmp", "/run")

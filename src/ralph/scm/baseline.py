@@ -120,7 +120,7 @@ class Baseline:
     def left_out(self) -> list[str]:
         """Paths that are not the agent's work: unchanged untracked files, caches and nested repositories.
 
-        A directory stands for everything in it.
+        A directory includes everything in it.
         """
         start, now = self.load(), self.untracked()
         prints = self.fingerprints(name for name in now if name in start.untracked)
@@ -160,7 +160,7 @@ class Baseline:
 
 
 def overrides(start: BaselineRecord, now: dict[str, list[str]], hooks: Path) -> dict[str, str]:
-    """Configuration for the user's git commands, with programs as they were when the run began."""
+    """Configuration for the user's git commands, with programs as they were when the run started."""
     pinned = {"core.hooksPath": str(hooks), "core.fsmonitor": "false"}
     for key in start.config.keys() | now.keys():
         if _PROGRAMS.fullmatch(key) and start.config.get(key) != now.get(key):
@@ -169,7 +169,7 @@ def overrides(start: BaselineRecord, now: dict[str, list[str]], hooks: Path) -> 
 
 
 def led_elsewhere(start: BaselineRecord, now: dict[str, list[str]]) -> list[str]:
-    """Keys that decide where a push goes and have changed since the run began."""
+    """Keys that decide where a push goes and have changed since the run started."""
     keys = start.config.keys() | now.keys()
     return sorted(k for k in keys if _PLACES.fullmatch(k) and start.config.get(k) != now.get(k))
 

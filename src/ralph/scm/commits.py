@@ -104,7 +104,7 @@ class GitTasks:
     def _other(self, start: BaselineRecord, words: list[str]) -> str:
         if changed := led_elsewhere(start, self._baseline.config()):
             return (
-                f"git {words[0]} was not run: {changed[0]} has changed since the run began."
+                f"git {words[0]} was not run: {changed[0]} has changed since the run started."
                 f" If that is intended, run it yourself: git {shlex.join(words)}"
             )
         done = self._user_git(*words)

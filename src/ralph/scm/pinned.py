@@ -21,7 +21,7 @@ def pinned(run: Runner, repository: Repository, directory: int, known: str, hint
     def checked(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> GitOutput:
         if "GIT_DIR" in variables and not (known and identity(place, directory) == known):
             raise GitError(
-                f"{repository.git_dir} is no longer the git directory the run began with:"
+                f"{repository.git_dir} is no longer the git directory that the run started with:"
                 " snapshots and commits are refused.",
                 hint,
             )

@@ -1,4 +1,4 @@
-"""Git as the user configured it: hooks, filters and identity as they were when the work began."""
+"""Git as the user configured it: hooks, filters and identity as they were when the work started."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def branch_of(task: str, attempt: int = 1) -> str:
 
 
 def task_of(branch: str) -> str:
-    """The task a branch name stands for; "" if none."""
+    """The task that a branch belongs to; "" if none."""
     return branch.removeprefix("ralph/").partition("+")[0] if branch.startswith("ralph/") else ""
 
 
@@ -107,7 +107,7 @@ class Worktrees:
         wanted = self.git.attempt("config", "--type=bool", "commit.gpgSign").out.strip() == b"true"
         if not wanted:
             return ""
-        done = self._user_git("commit-tree", "-S", "-m", "Can this be signed?", "HEAD^{tree}")
+        done = self._user_git("commit-tree", "-S", "-m", "Signing test", "HEAD^{tree}")
         return self._user_git.failure("commit", done) if done.code else ""
 
     # ---- making and removing ----
@@ -202,7 +202,7 @@ class Tree:
         return self.git.attempt("merge-base", "--is-ancestor", commit, "HEAD").code == 0
 
     def attach(self, branch: str, commit: str = "") -> None:
-        """Put HEAD on the branch, and both on the commit, or else where HEAD was, whatever an agent did to them.
+        """Put HEAD on the branch, and both on the commit (by default where HEAD is), whatever an agent did to them.
 
         A deleted branch is restored where HEAD was last.
         """

@@ -31,7 +31,7 @@ def deleted(command: SimpleCommand) -> list[Word]:
         names = operands(command, "-n --iterations -s --size" if program == "shred" else "")
         return names[1:] if program == "gio" and names[:1] == ["trash"] else names
     if UNKNOWN in program and {"r", "f"} <= set(flags(command)):
-        return operands(command)  # what else has these options
+        return operands(command)  # what other program has these options?
     if program == "mv":
         return _sources(command)
     if program == "rsync" and any(word.startswith(("--delete", "--del")) for word in command.args):

@@ -1,4 +1,4 @@
-"""Tells whether a name or list of processes is limited to the agent's own or includes Ralph's and others'."""
+"""Determines whether a process name or list covers only the agent's own processes or also Ralph's and others'."""
 
 from __future__ import annotations
 

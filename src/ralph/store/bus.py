@@ -199,7 +199,7 @@ class BusReader:
             self._go_behind(since)
 
     def skip(self) -> None:
-        """Skip everything that is there now."""
+        """Skip all messages posted so far."""
         with self._opened() as descriptor:
             if descriptor is not None:
                 end = _settled_end(descriptor)

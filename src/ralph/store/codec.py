@@ -40,7 +40,7 @@ KINDS: dict[str, type[Any]] = {
     "fail": model.Fail,
 }
 ENDS = frozenset({"stop", "fail"})
-"""The rows that end a run. A run that has only decided to stop is not over: its final work is still to be done."""
+"""The rows that end a run. A run that has only decided to stop is not over: its final work is not done yet."""
 
 _KIND_OF = {type_: kind for kind, type_ in KINDS.items()}
 _encoder = msgspec.json.Encoder()

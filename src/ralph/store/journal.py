@@ -175,7 +175,7 @@ def plan_of(db: sqlite3.Connection, path: Path, run: str) -> Plan | None:
 
 
 class LoadedRun(Struct, frozen=True):
-    """What resume starts from: the last state, and the step that was unfinished when ralph died.
+    """The starting point of a resume: the last state, and the step that was unfinished when ralph died.
 
     `is_over` means that the run has stopped and its final work is done.
     """

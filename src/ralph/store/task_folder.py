@@ -77,13 +77,16 @@ class Folder:
             self._news.skip()
 
     def wait_message(self, attempt: int) -> str:
-        """What this attempt, which has just finished, waits for according to its message."""
+        """The reason to wait, from a message that this attempt posted; "" without one. The attempt has just finished."""
         with suppress(RalphError):
             if self._news is None:  # ralph was killed meanwhile: start at the attempt's first message
                 self._news = BusReader(task_bus(self.path), f"{self._run}.{sequence(attempt, STARTED)}")
             for message in self._news.news():
                 if isinstance(message, BusMessage) and message.type == WAIT:
-                    return message.body.strip().partition("\n")[0] or "the agent waits for an external event"
+                    return (
+                        message.body.strip().partition("\n")[0]
+                        or "the agent is waiting for an external event"
+                    )
         return ""
 
     def post(self, at: float, type: str, body: str, seq: int) -> str:

@@ -2,7 +2,7 @@
 
     ruled(before, after, rules) -> Ruling
 
-`before` is the harness's own copy, a valid list; `after` is what the agent left. The board of a ruling is always valid
+`before` is Ralph's own copy, a valid list; `after` is the agent's version. The board of a ruling is always valid
 again, and equals `after` exactly if nothing was undone. The agent may add, split and reorder stories and write notes.
 It must not remove stories or criteria, change how stories are verified, or make decisions that its mode does not allow.
 """
@@ -300,11 +300,11 @@ class _Keeper:
         changes = ", ".join(f"{field} {shown(story[field])} → {shown(was[field])}" for field in fields)
         for field in fields:
             story[field] = was[field]
-        self._undone.append(f"Story {story['id']} was put back ({changes}): {why}")
+        self._undone.append(f"Story {story['id']} was reverted ({changes}): {why}")
 
     def _put_back(self, story: Story, old: Story, key: str) -> None:
         change = f"{shown(story.get(key))} → {shown(old.get(key))}"
-        self._undone.append(f"Story {story['id']}: '{key}' was put back ({change})")
+        self._undone.append(f"Story {story['id']}: '{key}' was reverted ({change})")
         _set(story, key, old.get(key))
 
     # ---- the result ----

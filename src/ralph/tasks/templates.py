@@ -46,11 +46,11 @@ TEMPLATES: dict[str, Template] = {
     "ruff": _command(
         "No lint errors, and all files are formatted.", "reviewer", "ruff check . && ruff format --check ."
     ),
-    "mypy": _command("The types check.", "reviewer", "mypy ."),
+    "mypy": _command("No type errors.", "reviewer", "mypy ."),
     "npm-test": _command("The test script of package.json succeeds.", "tester", "npm test"),
     "npm-lint": _command("The lint script of package.json succeeds.", "reviewer", "npm run lint"),
     "npm-build": _command("The build script of package.json succeeds.", "coder", "npm run build"),
-    "tsc": _command("The TypeScript types check.", "reviewer", "npx --no-install tsc --noEmit"),
+    "tsc": _command("No TypeScript type errors.", "reviewer", "npx --no-install tsc --noEmit"),
     "cargo-test": _command(
         "All tests pass, and there is at least one.",
         "tester",
@@ -72,7 +72,7 @@ TEMPLATES: dict[str, Template] = {
     ),
     "gradle": _command("gradle check succeeds.", "tester", "./gradlew --quiet check"),
     "http": _command(
-        "The service answers.",
+        "The service responds.",
         "qa",
         "curl -fsS --retry 5 --retry-connrefused --max-time 10 http://localhost:8000/health",
     ),

@@ -108,7 +108,7 @@ RULES = (
         "Makes a program run with the privileges of its owner or group. Do without setuid and setgid.",
         _set_id,
     ),
-    DenyRule("to-root", CATEGORY, "Gives files to another owner. Leave owners as they are.", _to_root),
+    DenyRule("to-root", CATEGORY, "Changes file ownership. Leave owners as they are.", _to_root),
     DenyRule(
         "immutable",
         CATEGORY,

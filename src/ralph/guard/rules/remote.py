@@ -147,7 +147,7 @@ RULES = (
     DenyRule(
         "remote-code",
         CODE,
-        "Runs code from the network unseen. Download it to a file, read it, and ask the user before running it.",
+        "Runs code straight from the network. Download it to a file, read it, and ask the user before running it.",
         _from_net,
     ),
     DenyRule(
@@ -159,7 +159,7 @@ RULES = (
     DenyRule(
         "code-by-address",
         CODE,
-        "Runs code from the network unseen. Download it to a file and read it first.",
+        "Runs code straight from the network. Download it to a file and read it first.",
         _from_address,
     ),
     DenyRule(

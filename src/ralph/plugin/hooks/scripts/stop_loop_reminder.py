@@ -2,7 +2,7 @@
 
 A Stop hook: it reads JSON from stdin and prints JSON, either `approve` or `block` with what has to be done. Without an
 active loop (`.ralph-active`) it approves. Claude Code ends a session after eight blocks in a row, so every answer names
-all problems of one check. The harness applies the same rules (story_rules.py) again after the session.
+all problems of one check. Ralph applies the same rules (story_rules.py) again after the session.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CACHES = frozenset(
         ".DS_Store",
     ]
 )
-"""Files that tools leave behind. The harness does not commit them, so the agent is not asked to either."""
+"""Files that tools leave behind. Ralph does not commit them, so the agent is not asked to either."""
 
 UNCOMMITTED = """There are uncommitted changes: {}.
 1. Update {}/progress.txt with what was accomplished and what was learned.

@@ -1,6 +1,6 @@
 """The rules of a PRD loop: the form of a task list, the mode of an iteration, and the changes it may make.
 
-Both the harness (after every iteration) and the plugin's stop hook (inside a session) use this file, so it has no
+Both Ralph (after every iteration) and the plugin's stop hook (inside a session) use this file, so it has no
 imports and takes `tasks.json` as plain values. Every rule is a function that returns a list of problems as text, the
 most important first; an empty list means that all is well.
 """
