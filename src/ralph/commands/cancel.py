@@ -49,7 +49,7 @@ def _cancel_task(home: Home, runs: Runs, tasks: Tasks, task: Task) -> int:
     if task.status in (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED):
         raise RalphError(
             f"Task {task.id} is not in progress: its status is {task.status}.",
-            f"To work on it again: ralph work --task {task.id}",
+            f"To reopen it: ralph task edit {task.id} --status todo",
         )
     tasks.move(task.id, TaskStatus.CANCELLED, tasks.progress(task.id))
     for run in runs.of_task(tasks.project, task.id):
