@@ -292,7 +292,7 @@ FLOW_RULES = complete(
     Flow,
     {
         Flow.RUN: FlowRules(tree=TreeWatch.NEVER, explains_limit=True),
-        Flow.SUPERVISE: FlowRules(counted="restarts", waits_on_exit_code=True, locks_folder_only=True),
+        Flow.SUPERVISE: FlowRules(counted="attempts", waits_on_exit_code=True, locks_folder_only=True),
         Flow.PRD: FlowRules(asks_again=True),
         Flow.WORK: FlowRules(
             tree=TreeWatch.FAILURES,

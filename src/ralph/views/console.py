@@ -289,7 +289,8 @@ class Console:
     def _run_ended(self, event: RunEnded, at: float) -> None:
         stop = event.stop
         self._status.over()
-        used = [count(event.iterations, "iteration"), duration(event.seconds), *usage_words(event.usage)]
+        unit = "attempt" if self._flow == Flow.SUPERVISE else "iteration"
+        used = [count(event.iterations, unit), duration(event.seconds), *usage_words(event.usage)]
         lines = [clean(stop.headline), f"  run {event.run}: {', '.join(used)}"]
         if event.files:
             made = f", {count(len(event.commits), 'commit')}" if event.commits else ""
