@@ -24,7 +24,7 @@ MEANINGS = complete(
         Outcome.COMPLETE: "The work is done: the agent said so and every check passed.",
         Outcome.LIMIT: "Stopped at a limit, or checks kept failing.",
         Outcome.FATAL: "Wrong settings or command line, a command refused, or a fatal error such as an expired login.",
-        Outcome.WAITING: "Waiting for something outside, such as a usage limit.",
+        Outcome.WAITING: "Waiting for something external, such as a usage limit.",
         Outcome.INTERRUPTED: "Stopped by Ctrl-C, another signal or `ralph cancel`.",
     },
 )

@@ -137,7 +137,7 @@ class Redactor:
         self._in_key = False
 
     def feed(self, data: bytes) -> bytes:
-        """Add data and return what is safe to pass on: whole lines, redacted."""
+        """Add data and return the whole lines that are safe to pass on, redacted."""
         self._waiting += data
         whole, newline, rest = self._waiting.rpartition(b"\n")
         if newline:

@@ -1,4 +1,4 @@
-"""Settings: the settings file, the local file next to it, then flags; and the source of each value."""
+"""Load the settings from the settings file, the local file next to it, and flags. Keep the source of each value."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class SuperviseSettings(_Base, frozen=True):
 
 
 class RoleSettings(_Base, frozen=True):
-    """One role of `ralph work`. Values in the task come first; the role's defaults apply to what is left out."""
+    """One role of `ralph work`. Values in the task take precedence; the role's defaults fill in the rest."""
 
     enabled: Annotated[bool, says("Whether tasks go through this role (false: skip it).")] = True
     max_iterations: Annotated[
@@ -542,7 +542,7 @@ def _check(document: JsonDocument) -> None:
 
 
 def _problem(keys: list[str], value: Any) -> str:
-    """Return what is wrong with a value that is valid JSON but cannot be passed to a program, or ""."""
+    """Return why a value cannot be passed to a program although it is valid JSON, or ""."""
     if isinstance(value, float) and not math.isfinite(value):
         return "the number is too large"
     if isinstance(value, str) and "\0" in value:

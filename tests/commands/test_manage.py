@@ -233,10 +233,10 @@ def test_status_of_one_run(project: Project) -> None:
         "prompt     Make it so",
         "guardrails true, test -f done.2",
         "iterations 2 of 3, N",
-        "    1  ok, N, said it was done",
+        "    1  agent ok, N, said it was done",
         "       passed  true (exit code 0)",
         "       failed  test -f done.2 (exit code 1)",
-        "    2  ok, N, said it was done",
+        "    2  agent ok, N, said it was done",
         "       passed  true (exit code 0)",
         "       passed  test -f done.2 (exit code 0)",
     ]
@@ -448,19 +448,19 @@ def test_resume_from_another_directory(project: Project, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("how", "arguments", "complaint", "hint"),
     [
-        (ITERATIONS, [], "2 of 2 (iterations)", "-m 4"),
-        (ITERATIONS, ["-m", "1"], "2 of 1 (iterations)", "-m 4"),
-        (ITERATIONS, ["--max-cost-usd", "5"], "2 of 2 (iterations)", "-m 4"),
-        (COST, ["-m", "9"], "1.5 of 1 (cost)", "--max-cost-usd 3"),
-        (COST, ["--max-cost-usd", "1.5"], "1.5 of 1.5 (cost)", "--max-cost-usd 3"),
-        (TOKENS, [], "1200 of 1000 (tokens)", "--max-tokens 2400"),
+        (ITERATIONS, [], "2 of 2 iterations", "-m 4"),
+        (ITERATIONS, ["-m", "1"], "2 of 1 iterations", "-m 4"),
+        (ITERATIONS, ["--max-cost-usd", "5"], "2 of 2 iterations", "-m 4"),
+        (COST, ["-m", "9"], "1.5 of 1 USD", "--max-cost-usd 3"),
+        (COST, ["--max-cost-usd", "1.5"], "1.5 of 1.5 USD", "--max-cost-usd 3"),
+        (TOKENS, [], "1200 of 1000 tokens", "--max-tokens 2400"),
         pytest.param(
             MANY_TOKENS,
             [],
-            "1234567 of 1000 (tokens)",
+            "1234567 of 1000 tokens",
             "--max-tokens 2469134",
         ),
-        (DURATION, ["--max-duration-seconds", "30"], "90 of 30 (duration)", "--max-duration-seconds 180"),
+        (DURATION, ["--max-duration-seconds", "30"], "90 of 30 seconds", "--max-duration-seconds 180"),
     ],
 )
 def test_an_exhausted_limit_is_refused(
@@ -472,7 +472,7 @@ def test_an_exhausted_limit_is_refused(
     assert (result.code, result.err.splitlines(), starts(project)) == (
         2,
         [
-            f"ralph: error: Run {run} has used {complaint}: it would stop at once.",
+            f"ralph: error: Run {run} has used {complaint} and would stop at once.",
             f"  Raise the limit: ralph resume {run} {hint}",
         ],
         0,
@@ -504,7 +504,8 @@ def test_a_complete_run_is_not_resumed(project: Project) -> None:
     result = project.run("resume", run, "-m", "20")
     assert (result.code, result.err) == (
         2,
-        f"ralph: error: Run {run} is complete. There is nothing to resume.\n",
+        f"ralph: error: Run {run} is complete. There is nothing to resume.\n"
+        '  To start a new run: ralph run -p "…"\n',
     )
     assert starts(project) == 0
 

@@ -196,9 +196,7 @@ def test_a_failing_url_is_one_notice_without_its_secret(project: Project) -> Non
     lines = ended.lines()
     assert lines[-1]["event"] == "run_ended"
     found = [line["text"] for line in lines if line["event"] == "notice" and "Notification" in line["text"]]
-    assert (
-        len(found) == 2 and "notify.urls: address" in found[0] and "notify.command: exit code 3" in found[1]
-    )
+    assert len(found) == 2 and "notify.urls: URL" in found[0] and "notify.command: exit code 3" in found[1]
     assert TOKEN not in ended.out + ended.err
 
 

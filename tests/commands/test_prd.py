@@ -281,7 +281,7 @@ def test_a_review_is_told_about_tests_that_lost_lines(loop: Loop, snapshots: boo
         snapshots=snapshots,
     )
     done = loop.run()
-    words = "lines of tests were changed or removed (tests/test_a.py); check whether they still test the same"
+    words = "lines of tests were changed or removed (tests/test_a.py); check whether they still test the same things"
     assert done.code == 0 and f"Next prompt will mention: {words}." in done.err, done.err
     assert loop.modes[1] == "review US-001" and f"{TOLD}\n- {words}\n" in f"{loop.prompts[1]}\n"
 
@@ -638,7 +638,7 @@ def test_a_new_run_undoes_what_a_killed_iteration_did(loop: Loop, cheat: str) ->
     killed(loop, cheat)
     done = loop.run()
     assert done.code == 0, done.err
-    assert "Undone after a killed loop:" in done.err
+    assert "A killed loop left forbidden changes. Undone:" in done.err
     assert loop.modes[1:] == ["implement US-001", "review US-001"]
     assert not (loop.project.path / ".ralph-active").exists()
 
@@ -650,7 +650,7 @@ def test_a_killed_iteration_is_settled_once(loop: Loop) -> None:
     assert json.loads(loop.project.run("prd", "status", "--json").out)["unsettled"]
     (loop.outside / "todo.md").write_text("- [ ] Another story\n")
     done = loop.project.run("prd", "import", "--force", str(loop.outside / "todo.md"))
-    assert done.code == 0 and "Undone after a killed loop" in done.err
+    assert done.code == 0 and "A killed loop left forbidden changes" in done.err
     assert not json.loads(loop.project.run("prd", "status", "--json").out)["unsettled"]
     done = loop.run()
     assert done.code == 0 and "Undone" not in done.err, done.err

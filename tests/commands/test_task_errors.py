@@ -41,7 +41,10 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         (("create", "x" * 101, "spec", "T", *DONE), "ID has 101 characters; the maximum is 100."),
         (("create", "A", "", "T", *DONE), "SPEC is missing"),
         (("create", "A", "spec", "T\nU", *DONE), "TITLE must be one line, without control characters."),
-        (("create", "OLD", "spec", "T", *DONE), "ID already exists.\n  To change it, use: ralph task edit"),
+        (
+            ("create", "OLD", "spec", "T", *DONE),
+            "A task with this ID already exists.\n  To change it, use: ralph task edit",
+        ),
         (create("--depends-on", "NOBODY"), "--depends-on names an unknown task: 'NOBODY'."),
         (create("--depends-on", "ODL"), "'ODL'; did you mean 'OLD'?"),
         (create("--depends-on", "NEW"), "--depends-on: dependency cycle: NEW → NEW."),

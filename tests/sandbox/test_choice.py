@@ -144,7 +144,7 @@ def test_a_home_that_cannot_be_hidden_is_refused(ready: Project, home: str) -> N
     done = ready.run("run", "-p", "x", "--sandbox")
     assert (done.code, done.err.splitlines()[0]) == (
         2,
-        f"ralph: error: HOME is {home}: a sandbox hides the home directory and shows the rest.",
+        f"ralph: error: HOME is {home}, which a sandbox cannot hide.",
     )
 
 

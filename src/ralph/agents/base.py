@@ -73,7 +73,7 @@ class Needs(Struct, frozen=True):
       state directory; `*` matches what exists.
     - `fresh`: directories in there from which sessions start programs too, but which it must write to. The
       agent gets empty ones.
-    - `copied`: files and directories it gets a copy of; its changes to them are thrown away.
+    - `copied`: files and directories it gets a copy of; its changes to them are discarded.
     - `variables`: names of environment variables, with `*` for any ending.
     - `hosts`: the hosts of its provider.
     """
@@ -96,7 +96,7 @@ class Parser(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has printed its result and should exit soon."""
+        """Whether the agent has printed its result and should exit soon."""
 
     @property
     def is_refused(self) -> bool:
@@ -113,11 +113,11 @@ class Agent(ABC):
     """One agent CLI. The defaults here fit most of them."""
 
     prompt_via = PromptVia.STDIN
-    """How the prompt is passed if the settings do not say."""
+    """How the prompt is passed if the settings do not specify it."""
 
     idle_seconds = 900.0
-    """Seconds without output after which it counts as hung, if the settings do not say (0: never). No CLI ends its
-    own hangs."""
+    """Seconds without output after which it counts as hung, if the settings do not specify it (0: never). No CLI
+    recovers from a hang by itself."""
 
     small_model = ""
     """A cheap model for questions with a short answer ("": the agent's default)."""

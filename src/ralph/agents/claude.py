@@ -12,7 +12,7 @@ Quirks that matter here:
 - A rejected key is retried ten times, for minutes. The first rejection may be a token due for renewal, so
   Ralph stops it at the second. A long `retry-after` is not waited for.
 - The CLI never ends a hang in mid-stream.
-- `permission_denials` includes what a hook denied, so a call blocked by the guard says nothing about permissions.
+- `permission_denials` includes calls denied by a hook, so a call blocked by the guard says nothing about permissions.
 - As root, skipping permissions needs IS_SANDBOX=1.
 - As a judge it gets no tools: `--tools ""`, which adds to another --tools instead of replacing it, and
   --strict-mcp-config. `--model haiku` is an alias the CLI resolves. It runs in any directory.
@@ -109,7 +109,7 @@ class Claude(Agent):
         return replace(spec, flags=(*spec.flags, "--settings", path))
 
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
-        """No tools at all, which no permission can change, and no MCP servers that would add some."""
+        """No tools, whatever the permissions, and no MCP servers that would add some."""
         flags = without(spec.flags, (*_PERMISSION_FLAGS, *_TOOL_FLAGS))
         return replace(spec, flags=(*flags, *_NO_TOOLS))
 

@@ -5,7 +5,7 @@ Quirks that matter here:
   words. `--full-auto` was removed.
 - Without --json the whole conversation goes to stderr and no tokens are reported, so a commit message is
   requested with --json too.
-- A tool call that Codex itself refuses produces no event, only a line on stderr. What its sandbox refuses
+- A tool call that Codex itself refuses produces no event, only a line on stderr. A refusal by its sandbox
   looks like any command output, often with exit code 0. The default sandbox is read-only.
 - Each `agent_message` is a whole message; the last one is the answer.
 - `error` "Reconnecting... n/m" is not a failure; any other `error` is followed by `turn.failed`.

@@ -17,7 +17,7 @@ Quirks that matter here:
 - As a judge it gets `--approval-mode default` and a separate policy: the default mode alone would allow what the
   user's settings allow by name (`tools.allowed`). A missing policy file is ignored silently.
   `--model flash-lite` is an alias the CLI resolves. With --skip-trust it runs in any directory.
-- It takes an answer that repeats itself for a loop, drops it and asks again.
+- It mistakes a repetitive answer for a loop, drops it and asks again.
 - It runs as two processes; the outer one ignores signals. Background processes of a tool outlive them.
 """
 

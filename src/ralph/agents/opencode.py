@@ -229,7 +229,7 @@ class OpenCodeParser(StreamParser):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has a result, or waits longer than Ralph allows."""
+        """Whether the agent has a result, or waits longer than Ralph allows."""
         waits = self._refused_at is not None and self._reading.now() - self._refused_at > _PATIENCE
         return self._is_over or waits
 

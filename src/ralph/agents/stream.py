@@ -43,7 +43,7 @@ Line = bytes | memoryview
 
 
 class LineSplitter:
-    """Turns bytes that arrive in pieces into whole lines. None stands for a line that was too long."""
+    """Turns bytes that arrive in pieces into whole lines. None means that a line was too long."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

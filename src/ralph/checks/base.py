@@ -67,7 +67,7 @@ class CheckContext(Protocol):
         """Whether the output of a command contains `text`. If the output was cut, its log is searched."""
 
     def diff(self) -> str:
-        """All changes since the work began as a unified diff, with new files but without git-ignored ones."""
+        """All changes since the work started as a unified diff, with new files but without git-ignored ones."""
 
     def changed(self, globs: Sequence[str], trusted: str, absent: Sequence[str] = ()) -> list[Changed]:
         """Files of the commit `trusted` that match a glob and have changed.
@@ -104,7 +104,7 @@ class Method(Struct, frozen=True):
     """One verification method, with everything others need to know about it.
 
     - `config`: the Struct its config is read into; unknown keys are refused.
-    - `problem`: returns what is wrong with a config whose keys and types are right, or "".
+    - `problem`: returns the problem with a config whose keys and types are right, or "".
     - `summary`: one line on what it proves.
     - `default`: the config for a role that has only acceptance criteria; None if the user must write one.
     - `missing`: keys without which it would prove nothing, and what to write there.

@@ -1,4 +1,4 @@
-"""Checks that there are any changes: a task that asks for code is not done by talking about it."""
+"""Checks that there are changes: talking about a task does not complete it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ MAX_WIDTH = 160
 _TAIL = 20_000
 
 _FAILURE = re.compile(
-    r"\b(?:fail(?:ed|s|ure|ures|ing)?|errors?|error\[\w+\]|fatal|panicked|not ok|undefined|cannot)\b"
+    r"\b(?:fail(?:ed|s|ing)?|failures?|errors?|error\[\w+\]|fatal|panicked|not ok|undefined|cannot)\b"
     r"|\w(?:Error|Exception)\b|[✗✘×]|^E  ",
     re.IGNORECASE,
 )

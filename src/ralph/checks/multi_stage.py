@@ -97,7 +97,7 @@ def _listed(parts: Sequence[Verdict]) -> str:
 
 
 def _feedback(check: Check, parts: Sequence[Verdict]) -> Feedback | None:
-    """The feedback of these stages, one after the other."""
+    """The feedback of these stages, joined."""
     if not parts:
         return None
     texts = [

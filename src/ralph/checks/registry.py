@@ -73,7 +73,7 @@ def commands_of(name: str, config: Mapping[str, Any]) -> Iterator[tuple[str, str
 
 
 def config_problem(name: str, config: dict[str, Any]) -> str:
-    """What is wrong with the config of a verification method; "" if nothing is."""
+    """The problem with the config of a verification method, or ""."""
     method = find_method(name)
     try:
         parsed = msgspec.convert(config, method.config)

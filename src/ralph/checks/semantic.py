@@ -132,7 +132,7 @@ def _ruled(
 
 
 def _degraded(check: Check, context: CheckContext, why: str) -> Verdict:
-    """Without a judge only the promise decides. Whether that is enough is up to the plan."""
+    """Without a judge only the promise decides. The plan decides whether that is enough."""
     green = context.is_claimed
     instead = "only the promise was checked" if green else "no promise was found"
     text = "The criteria could not be judged this time. If they are met, say that you are done."

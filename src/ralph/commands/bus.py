@@ -29,7 +29,7 @@ def command() -> None:
 
     DIR is the task folder. Messages are stored in its TASK-MESSAGE-BUS.md or, with --project, in the
     PROJECT-MESSAGE-BUS.md next to it. Any word can be a message type; FACT, INFO, WARNING, ERROR and
-    wait_without_restart have a meaning for Ralph.
+    wait_without_restart have a special meaning.
 
     \b
     ralph bus post tasks/build "The schema is frozen." --type FACT
@@ -134,7 +134,9 @@ def _path(folder: str, project: bool) -> Path:
 
     place = Path(folder)
     if not place.is_dir():
-        raise RalphError(f"{folder}: directory not found.", "DIR is the task folder.")
+        raise RalphError(
+            f"{folder}: directory not found.", f"Check the path, or create the task folder: mkdir -p {folder}"
+        )
     return bus.project_bus(place) if project else bus.task_bus(place)
 
 
@@ -145,7 +147,10 @@ def _stdin() -> str:
         raise RalphError("No message given.", 'Run: ralph bus post DIR "message", or pipe the message in.')
     data = sys.stdin.buffer.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise RalphError(f"The message is too long: the limit is {MAX_BYTES:,} bytes.")
+        raise RalphError(
+            f"The message is too long: the limit is {MAX_BYTES:,} bytes.",
+            "Write it to a file and post its path.",
+        )
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -47,7 +47,10 @@ def _cancel_task(home: Home, runs: Runs, tasks: Tasks, task: Task) -> int:
     from ralph.core.task_model import TaskStatus
 
     if task.status in (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED):
-        raise RalphError(f"Task {task.id} is already {task.status}.")
+        raise RalphError(
+            f"Task {task.id} is not in progress: its status is {task.status}.",
+            f"To reopen it: ralph task edit {task.id} --status todo",
+        )
     tasks.move(task.id, TaskStatus.CANCELLED, tasks.progress(task.id))
     for run in runs.of_task(tasks.project, task.id):
         if runs.brief(run.id).stop is None:

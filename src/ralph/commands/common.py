@@ -277,7 +277,7 @@ def view_options(function: F) -> F:
     options = [
         click.option("-V", "--verbose", is_flag=True, help="Show settings, commands, prompts and timings."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event."),
-        click.option("--detach", is_flag=True, help="Run in the background; watch with `ralph logs -f`."),
+        click.option("--detach", is_flag=True, help="Run in the background, and print how to watch it."),
     ]
     for option in reversed(options):
         function = option(function)

@@ -65,7 +65,7 @@ def command() -> int:
     click.echo(
         f"""
 What happened: the agent said it was done after iteration 1, but ./check.sh failed, so Ralph fed its
-output back and ran another iteration. Iteration 2 was proved done. Look around in {scratch}:
+output back and ran another iteration. Iteration 2 passed. Look around in {scratch}:
   .ralph/settings.json          the agent and the guardrail
   .ralph/prompt_002.txt         the second prompt, with the feedback
   .ralph/guardrail_001_*.log    the output of the guardrail

@@ -53,7 +53,10 @@ def _between(history: History, run: str, iteration: int | None) -> tuple[str, st
     names = history.numbered()
     if iteration is not None:
         if str(iteration + 1) not in names and str(iteration) in names:
-            raise RalphError(f"Iteration {iteration} of run {run} has not finished yet.")
+            raise RalphError(
+                f"Iteration {iteration} of run {run} has not finished yet.",
+                f"To watch it: ralph logs -f {run}",
+            )
         return str(iteration), str(iteration + 1)
     if len(names) < 2:
         raise RalphError(

@@ -64,7 +64,7 @@ def terminal() -> Finding:
     ]
     found = f"{columns} x {lines}, {encoding}, {', '.join(able)}"
     if encoding != "utf-8":
-        advice = "Set LANG=C.UTF-8: agent output might be garbled."
+        advice = "Set LANG=C.UTF-8; otherwise agent output might be garbled."
         return Finding("terminal", FindingState.WARNING, found, advice)
     if 0 < columns < _NARROW:
         return Finding("terminal", FindingState.WARNING, found, f"Make it at least {_NARROW} columns wide.")

@@ -67,7 +67,10 @@ def command(
             break
         time.sleep(POLL_SECONDS)
     if iteration is not None and iteration not in past.iterations:
-        raise RalphError(f"Run {chosen.id} has no iteration {iteration}.")
+        raise RalphError(
+            f"Run {chosen.id} has no iteration {iteration}.",
+            f"To list its iterations: ralph status {chosen.id}",
+        )
     return 0
 
 

@@ -12,8 +12,8 @@ import click
 def command() -> None:
     """Install the Claude Code plugin: skills, hooks and templates.
 
-    The hooks keep an iteration from stopping before its work is in order, and warn the agent when its
-    context fills up. The skills plan, set up and archive a PRD loop.
+    The hooks stop a PRD iteration from ending with uncommitted work or an invalid task list, block destructive
+    commands in a run, and warn the agent when its context fills up. The skills plan, set up and archive a PRD loop.
 
     \b
     claude --plugin-dir "$(ralph plugin path)"   # for one session

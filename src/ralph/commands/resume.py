@@ -96,7 +96,9 @@ def _check(run: Run, brief: RunBrief, go_on: Resume) -> None:
     if stop is None:
         return
     if stop.outcome is Outcome.COMPLETE:
-        raise RalphError(f"Run {run.id} is complete. There is nothing to resume.")
+        raise RalphError(
+            f"Run {run.id} is complete. There is nothing to resume.", 'To start a new run: ralph run -p "…"'
+        )
     used = {
         Cause.ITERATIONS: (brief.iteration, go_on.iterations, brief.limits.iterations, "-m"),
         Cause.COST: (brief.usage.cost_usd, go_on.cost_usd, brief.limits.cost_usd, "--max-cost-usd"),
@@ -107,8 +109,9 @@ def _check(run: Run, brief: RunBrief, go_on: Resume) -> None:
     spent, given, old, option = used.get(cause, (0.0, None, 0.0, ""))
     limit = old if given is None else given
     if spent >= limit and (limit > 0 or cause is Cause.ITERATIONS):
+        unit = {Cause.COST: "USD", Cause.DURATION: "seconds"}.get(cause, cause)
         raise RalphError(
-            f"Run {run.id} has used {_amount(spent)} of {_amount(limit)} ({cause}): it would stop at once.",
+            f"Run {run.id} has used {_amount(spent)} of {_amount(limit)} {unit} and would stop at once.",
             _give_more(run, option, spent),
         )
     if too_dear := policy.unaffordable(policy.raised(brief.limits, go_on), brief.usage, brief.iteration):

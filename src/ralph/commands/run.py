@@ -125,7 +125,7 @@ def _explain(loaded: LoadedSettings) -> None:
 
 
 def _show(plan: Plan, inputs: RunInputs, *, as_json: bool) -> int:
-    """Print what the first iteration would do."""
+    """Print the prompt, the command and the checks of the first iteration."""
     from ralph.agents.base import Prompt
     from ralph.agents.registry import AGENTS
     from ralph.core import prompt as prompts

@@ -91,7 +91,7 @@ def run_text(one: Detail) -> str:
     ]
     for i in one.iterations:
         claim = ", said it was done" if i.claim else ""
-        about = f"{i.ended}, {duration(i.seconds)}{claim}" if i.agent else "checks only"
+        about = f"agent {i.ended}, {duration(i.seconds)}{claim}" if i.agent else "checks only"
         lines.append(f"  {i.iteration:>3}  {about}")
         for v in i.verdicts:
             lines.append(f"       {'passed' if v.green else 'failed'}  {v.check} ({v.reason})")

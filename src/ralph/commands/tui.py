@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ralph.views.tui.feed import Past
 
 MAX_BYTES = 1 << 19
-"""About how much agent output the dashboard shows, from the end."""
+"""Approximate amount of agent output that the dashboard shows, counted from the end."""
 
 
 @click.command()

@@ -248,7 +248,7 @@ def _check(board: Board) -> None:
         raise Cycle(cycle)
 
 
-# ---- what may begin ----
+# ---- actions that may start ----
 
 
 def _stops(live: list[Job]) -> Iterable[StopRun]:
@@ -282,7 +282,7 @@ def _starts(board: Board, live: list[Job]) -> Iterable[StartRun]:
             yield StartRun(job.id, role.name, attempt, role.agent, job.reason)
 
 
-# ---- what follows ----
+# ---- the board after a fact ----
 
 
 def _run_ended(board: Board, fact: RoleRunEnded) -> Board:

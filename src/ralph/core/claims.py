@@ -1,4 +1,4 @@
-"""Find the tag with which an agent says it is done, and ignore what only looks like it.
+"""Find the tag with which an agent says it is done, and ignore lookalikes.
 
 A tag does not count inside a code block, inline code, a quoted line or command output ("$ cat notes"), where
 the agent repeats its prompt, or in a sentence that negates it ("I cannot print <response>DONE</response> yet").

@@ -1,4 +1,4 @@
-"""Events of a run: what the agent did, and what the harness did.
+"""Events of a run: those of the agent, and those of Ralph.
 
 `at` is the agent's own timestamp of an event, if it gave one; the end of a tool call has the `id` of its start.
 """
@@ -24,7 +24,7 @@ from ralph.core.model import (
     Verdict,
 )
 
-# ---- what the agent did ----
+# ---- events of the agent ----
 
 
 MAX_DEPTH = 50
@@ -65,7 +65,7 @@ class Body:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether it is nested too deeply to read or to traverse."""
+    """Whether the value is nested too deeply to traverse."""
     level = [value]
     for _ in range(MAX_DEPTH):
         dicts = [inner for each in level if isinstance(each, dict) for inner in each.values()]
@@ -128,7 +128,7 @@ class Todo(Struct, frozen=True):
 
 
 class AgentProgress(Struct, frozen=True):
-    """A status message of the agent: its session, its model, what it waits for."""
+    """A status message of the agent, such as its session, its model or the reason for a wait."""
 
     text: str
 
@@ -171,7 +171,7 @@ class Unread(Struct, frozen=True):
     why: str
 
 
-# ---- what the harness did ----
+# ---- events of Ralph ----
 
 
 class RunStarted(Struct, frozen=True):

@@ -56,7 +56,7 @@ from ralph.core.model import (
 )
 
 WAIT_EXIT = 42
-"""Exit code of a supervised agent that waits for something outside."""
+"""Exit code of a supervised agent that waits for something external."""
 
 MAX_EMPTIES = 3
 
@@ -224,7 +224,7 @@ def _run_agent(state: State) -> RunAgent:
 
 
 def _told(state: State) -> tuple[Feedback, ...]:
-    """Feedback about the previous iteration: what was undone, and what must not happen again."""
+    """Feedback about the previous iteration: undone changes, and changes that must not happen again."""
     if not state.told:
         return ()
     lines = "\n".join(f"- {claims.neutralise(text)}" for text in state.told)
@@ -282,7 +282,7 @@ _RESULT_OF: dict[type[Step], type[Result]] = {
 }
 
 
-# ---- what follows a result, phase by phase ----
+# ---- the state after a result, phase by phase ----
 
 
 def _before(state: State, seen: Seen) -> State:
@@ -325,7 +325,7 @@ def _worked(state: State, ran: Ran) -> State:
 
 
 def _heard(state: State) -> State:
-    """Drop the feedback that was delivered; keep what the next prompt must mention."""
+    """Drop the feedback that was delivered; keep the feedback for the next prompt."""
     board = state.ran.board if state.ran else None
     return replace(state, feedback=(), told=board.illegal + board.told if board else ())
 
@@ -335,7 +335,7 @@ def _illegal(ran: Ran) -> tuple[str, ...]:
 
 
 def _undone(state: State, what: tuple[str, ...]) -> State:
-    """Record what the harness undid: in the next prompt and in the notes of the outcome."""
+    """Record the changes that Ralph undid, for the next prompt and the notes of the outcome."""
     state = replace(state, told=state.told + tuple(text for text in what if text not in state.told))
     for text in what:
         state = _note(state, f"undone: {text}")
@@ -343,7 +343,7 @@ def _undone(state: State, what: tuple[str, ...]) -> State:
 
 
 def _after(state: State, seen: Seen) -> State:
-    """Evaluate what the iteration left behind: a claim, a wait marker."""
+    """Evaluate the result of the iteration: a claim, a wait marker."""
     ran = state.ran
     assert ran is not None
     state = replace(state, after=seen)
@@ -563,7 +563,7 @@ def _claim_by_tag(state: State) -> bool:
 def _wait_reason(state: State, seen: Seen) -> str:
     ran = state.ran
     if state.plan.rules.waits_on_exit_code and ran is not None and ran.exit == WAIT_EXIT:
-        return f"the agent exited with {WAIT_EXIT} to wait for something outside"
+        return f"the agent exited with {WAIT_EXIT} to wait for something external"
     return seen.wait
 
 
@@ -593,11 +593,11 @@ def _role(state: State) -> str:
     return state.plan.role
 
 
-# ---- limits, failures, standing still ----
+# ---- limits, failures, stagnation ----
 
 
 def _free_agent(state: State) -> AgentSpec:
-    """The first agent that is not at a usage limit. If all are, a hold comes first anyway."""
+    """The first agent that is not at a usage limit. If all are, the run holds first."""
     limited = {name for name, until in state.limited if until > state.now}
     agents = state.plan.agents
     return next((agent for agent in agents if agent.name not in limited), agents[0])

@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 def complete(keys: Iterable[K], table: Mapping[K, V]) -> dict[K, V]:
-    """The table; a missing key is an error at import."""
+    """Return the table; raise an error at import if a key is missing."""
     if missing := [str(key) for key in keys if key not in table]:
         raise TypeError(f"A table has no entry for: {', '.join(missing)}")
     return dict(table)
@@ -44,7 +44,7 @@ class Ended(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a run ended. The outcome owns the exit code of the command."""
+    """How a run ended. The outcome determines the exit code of the command."""
 
     COMPLETE = "complete"
     LIMIT = "limit"
@@ -70,7 +70,7 @@ _EXIT_CODES = complete(
 
 
 class Cause(StrEnum):
-    """Why a run ended. The cause owns the outcome, the headline and what the end means for a task.
+    """Why a run ended. The cause determines the outcome, the headline and the verdict for a task.
 
     Programs read the cause; the text of a reason is for people.
     """
@@ -119,7 +119,7 @@ class RunVerdict(StrEnum):
 
 
 class CauseMeaning(Struct, frozen=True):
-    """`headline`: the first word of the line that reports the end; "" where the reason says it all.
+    """`headline`: the first word of the line that reports the end; "" if the reason is a complete headline.
 
     `verdict`: the result for the task whose role ran; None stops all work and leaves the task where it is.
     """
@@ -254,7 +254,7 @@ class Network(StrEnum):
     ALLOW_LIST = "allow-list"
 
 
-# ---- what differs between the flows ----
+# ---- differences between the flows ----
 
 
 class TreeWatch(StrEnum):
@@ -273,7 +273,7 @@ class FlowRules(Struct, frozen=True):
     changes costs no iteration. `waits_on_exit_code`: exit code 42 means waiting. `judges_answers`: checks read the
     agent's answer, so more of it is kept. `reuses_results`: a command shared by several checks runs once per
     iteration. `locks_folder_only`: other runs are allowed in parent directories. `is_part`: the run belongs to
-    `ralph work`, which reports what concerns all of it.
+    `ralph work`, which reports what all its runs have in common.
     """
 
     counted: str = "iterations"
@@ -292,7 +292,7 @@ FLOW_RULES = complete(
     Flow,
     {
         Flow.RUN: FlowRules(tree=TreeWatch.NEVER, explains_limit=True),
-        Flow.SUPERVISE: FlowRules(counted="restarts", waits_on_exit_code=True, locks_folder_only=True),
+        Flow.SUPERVISE: FlowRules(counted="attempts", waits_on_exit_code=True, locks_folder_only=True),
         Flow.PRD: FlowRules(asks_again=True),
         Flow.WORK: FlowRules(
             tree=TreeWatch.FAILURES,
@@ -393,7 +393,7 @@ class Prd(Struct, frozen=True):
 
 
 class PromptSource(Struct, frozen=True):
-    """The source of the base prompt (`text`, `file` or `task`) and what is added to it.
+    """The source of the base prompt (`text`, `file` or `task`) and the additions to it.
 
     `prd`: values for its variables.
     """
@@ -513,7 +513,7 @@ class Plan(Struct, frozen=True):
         return FLOW_RULES[self.flow]
 
 
-# ---- who is notified ----
+# ---- notifications ----
 
 
 class Occasion(StrEnum):
@@ -545,7 +545,7 @@ class NotifyTargets(Struct, frozen=True):
         )
 
 
-# ---- what is measured ----
+# ---- measurements ----
 
 
 class Usage(Struct, frozen=True):
@@ -660,7 +660,7 @@ class BoardSeen(Struct, frozen=True):
     at_cap: tuple[str, ...] = ()
 
 
-# ---- steps: what the machine asks for ----
+# ---- steps: requests of the machine ----
 
 
 class Look(Struct, frozen=True):
@@ -724,11 +724,11 @@ class Stop(Struct, frozen=True):
 Step = Look | RunAgent | Restore | RunChecks | Commit | Hold | Stop
 
 
-# ---- results: what happened. `at` is wall-clock time, `took` monotonic seconds ----
+# ---- results of steps. `at` is wall-clock time, `took` monotonic seconds ----
 
 
 class Seen(Struct, frozen=True):
-    """What is on disk. `waited`: age of the DONE file in seconds."""
+    """The observed state on disk. `waited`: age of the DONE file in seconds."""
 
     at: float
     took: float = 0.0

@@ -19,7 +19,7 @@ _CARRIAGE = re.compile(r"\r+\n|\r+")
 
 
 def is_text(value: str) -> bool:
-    """Whether it can be encoded as UTF-8; a lone surrogate cannot."""
+    """Whether the text can be encoded as UTF-8; a lone surrogate cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -33,7 +33,7 @@ _NODE_SCRIPT = re.compile(rb"#![^\n]*\bnode\b")
 
 
 class Installed(Struct, frozen=True):
-    """What is known about an agent.
+    """The facts about an installed agent.
 
     `program` is its path, "" if it was not found. `problem` is why it cannot be started. `unknown` are flags that
     Ralph uses but its help does not list. `unread` is why its help could not be read. `login` is the evidence for a

@@ -273,7 +273,7 @@ class Scene(Struct, frozen=True):
             raise RalphError(f"git {words[0]}: {done.problem or done.err.decode(errors='replace').strip()}")
 
     def attempt(self, spec: SandboxSpec, root: Root) -> Seen:
-        """Run all probes once. The files outside count more than what the probes report."""
+        """Run all probes once. The files outside count more than the probes' own reports."""
         before = {name: _content(path) for name, path in self._writes().items()}
         out = self._run(spec, root)
         found: Seen = {}

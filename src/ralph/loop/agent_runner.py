@@ -98,7 +98,7 @@ class AgentRunner:
         directory: int | None,
         warden: client.Warden,
     ) -> tuple[Exit, str]:
-        """Run the process; returns how it ended, and what is wrong with its command, if anything."""
+        """Run the process; return its exit and the problem with its command, if any."""
         _check_arguments(argv)
         spec, context = call.spec, self._context
         environment = self.environment | dict(spec.env) | dict(variables)
@@ -138,7 +138,7 @@ class AgentRunner:
         return watch
 
     def _tell_news(self) -> None:
-        """Report what the sandbox refused meanwhile."""
+        """Report the requests that the sandbox has refused since the last call."""
         for text in self._context.confinement.news():
             self._context.tell(Notice(text))
 

@@ -81,7 +81,7 @@ class ConfinedRun(Struct, frozen=True):
 
 @contextmanager
 def opened_confinement(run: ConfinedRun, warden: Warden, directory: int) -> Iterator[Confinement]:
-    """The sandbox of a run while it is driven. Any problem is one error before anything starts."""
+    """The sandbox of a run while it is driven. A problem raises one error before anything starts."""
     backend = run.backend()
     confinement, execute = Confinement(run, backend.root), runner(warden, directory)
     with backend.opened(confinement.boundary, execute, confinement.tell) as sandbox:
@@ -241,8 +241,8 @@ class Confinement:
         self.sandbox.after(Exit(code=done.code), wrapped)
         if done.code != 0:
             raise RalphError(
-                f"The sandbox {self._spec.backend} cannot be set up: {done.err.strip() or 'it does not exit'}",
-                "See `sandbox` in the settings, and `ralph doctor --sandbox`.",
+                f"The sandbox {self._spec.backend} cannot be set up: {done.err.strip() or 'it did not exit'}",
+                "Check `sandbox` in the settings, or run `ralph doctor --sandbox` to see what is wrong.",
             )
 
     # ---- mounts ----
@@ -353,8 +353,8 @@ def _home_in(environment: Mapping[str, str]) -> str:
 def _check_home(home: str) -> None:
     if home and (not os.path.isabs(home) or os.path.realpath(home) == "/"):
         raise RalphError(
-            f"HOME is {home}: a sandbox hides the home directory and shows the rest.",
-            "Set HOME to a dedicated directory.",
+            f"HOME is {home}, which a sandbox cannot hide.",
+            "Set HOME to the absolute path of a home directory.",
         )
 
 

@@ -297,7 +297,7 @@ class Driver:
     def _held_board(self) -> Iterator[list[str]]:
         """Undo what checks and commit hooks, which run the agent's code, do to the files of a PRD loop.
 
-        On exit the list holds what was undone.
+        On exit the list holds the undone changes.
         """
         undone: list[str] = []
         board = self._context.stories

@@ -85,7 +85,7 @@ class Logins:
                 source, copy = os.path.join(self._home, name), self._state / "copied" / name
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 if os.path.isdir(source):
-                    with suppress(shutil.Error):  # what cannot be read is not needed
+                    with suppress(shutil.Error):  # an unreadable file is not needed
                         shutil.copytree(source, copy, symlinks=True, dirs_exist_ok=True)
                 elif os.path.isfile(source):
                     shutil.copyfile(source, copy)

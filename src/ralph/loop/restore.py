@@ -1,7 +1,7 @@
 """Restores files that a sandboxed command could change to start programs outside later.
 
 These are git's configuration and hooks, links where git writes, and Ralph's settings. Ralph's own git calls ignore
-them and a run does not read settings again, so this protects what the user does later. Files are restored only after
+them and a run does not read settings again, so this protects the user's later commands. Files are restored only after
 every process that could change them has exited. A link in place of a file is removed, never followed.
 """
 
@@ -28,7 +28,7 @@ class RestoredFiles:
         self._copy = copy
 
     def remember(self) -> list[str]:
-        """Copy the files before the first command; first restore, and return, what a killed Ralph left changed."""
+        """Copy the files before the first command. Before that, restore and return files that a killed run left changed."""
         undone = self.put_back() if self._copy.exists() else []
         self.forget()
         partial = self._copy.with_suffix(".new")

@@ -1,4 +1,4 @@
-"""The folder of a PRD loop: the task list, what an iteration did to it, and the marker for hooks.
+"""The folder of a PRD loop: the task list, the changes of an iteration, and the marker for hooks.
 
 Ralph trusts its own copies, out of the agent's reach. An iteration is active from `begin` to `rule`; a check or a
 commit, which may run the agent's code, from `hold` to `release`. A note next to the copies records this, so that after
@@ -159,7 +159,7 @@ class StoryBoard(Struct, frozen=True):
         if gone:
             yield f"tests were removed ({_some(gone)}); check whether that was right"
         if cut:
-            yield f"lines of tests were changed or removed ({_some(cut)}); check whether they still test the same"
+            yield f"lines of tests were changed or removed ({_some(cut)}); check whether they still test the same things"
 
     # ---- approvals that were refuted ----
 
@@ -189,7 +189,7 @@ class StoryBoard(Struct, frozen=True):
         self._write_note({})
 
     def release(self) -> list[str]:
-        """Restore the files that changed since `hold`, and return what was undone."""
+        """Restore the files that changed since `hold`, and return the undone changes."""
         held = {name: self._copy_of(HELD, name) for name in (TASKS, PRD, PROMPT, PROGRESS)}
         changed = {n: data for n, data in held.items() if data is not None and self._folder.read(n) != data}
         told = [f"{self.prd.folder}/{name} was changed by a check or a commit hook" for name in changed]
@@ -201,7 +201,7 @@ class StoryBoard(Struct, frozen=True):
     # ---- after a crash ----
 
     def settle(self) -> BoardSeen | None:
-        """Settle an interrupted step: judge its iteration, or restore what a check changed."""
+        """Settle an interrupted step: judge its iteration, or undo the changes of a check."""
         note = self._note()
         if note is None:
             return None
@@ -255,7 +255,7 @@ class StoryBoard(Struct, frozen=True):
         return (json.dumps(payload, indent=2) + "\n").encode()
 
     def unmark(self) -> None:
-        """Remove the marker, whatever it contains: no other loop can run here meanwhile."""
+        """Remove the marker, whatever it contains: no other loop can be running here."""
         Marker(self.project).remove()
 
     # ---- files ----

@@ -57,7 +57,7 @@ class Supervised(Struct):
         return replace(seen, problem=problem, done=markers.done, wait=wait, children=children, waited=waited)
 
     def is_hold_over(self, why: HoldWhy) -> bool:
-        """Whether the reason for the hold has gone early."""
+        """Whether the reason for the hold has disappeared early."""
         if why is HoldWhy.CHILDREN:
             return not self.children()
         return why in (HoldWhy.RESTART, HoldWhy.LIMIT) and self.folder.has_news()

@@ -107,7 +107,7 @@ def _run(
 
 
 class Sender:
-    """Sends messages one after the other, in a thread that lives while there are messages."""
+    """Sends messages in order, in a thread that runs only while there are messages."""
 
     def __init__(self, targets: NotifyTargets, told: Notified) -> None:
         self.targets = targets

@@ -42,7 +42,7 @@ class SupervisedTask(Struct, frozen=True):
 def make_task(
     folder: Path, project: str | None, name: str | None, command: tuple[str, ...], inputs: RunInputs
 ) -> SupervisedTask:
-    """Check the command line before anything is started."""
+    """Check the command line before anything starts."""
     if not folder.is_dir():
         raise RalphError(f"{folder} is not a directory.", f"Create the task folder first: mkdir -p {folder}")
     if command and (inputs.prompt is not None or inputs.prompt_file is not None):

@@ -1,4 +1,4 @@
-"""What an agent does, as lines of text: tools and their results, task lists, totals."""
+"""Agent events as lines of text: tools and their results, task lists, totals."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 
 class ViewOptions(Struct, frozen=True):
-    """What the user wants to see, and how. `stream`: the agent's work. `verbose`: everything else too.
+    """Display options. `stream`: show agent output. `verbose`: show everything else too.
 
-    Emoji and colour are None where the terminal decides.
+    Emoji and colour are None if they depend on the terminal.
     """
 
     stream: bool = True
@@ -112,7 +112,7 @@ _LIMITS = {
 
 
 class AgentLines:
-    """Turns the events of one agent process after the other into text; `begin` starts a new one."""
+    """Turns the events of consecutive agent processes into text; call `begin` before each."""
 
     def __init__(self, look: ViewOptions) -> None:
         self._look = look
@@ -143,7 +143,7 @@ class AgentLines:
         return next(reversed(self._running.values()), "")
 
     def __call__(self, event: Any, at: float) -> str:
-        """The event as whole lines, or nothing."""
+        """The event as whole lines, or "" if it is not shown."""
         self._at = at
         text = self._handlers[type(event)](event)
         if not text or not self._look.timestamp:
@@ -188,7 +188,7 @@ class AgentLines:
         return head + self._preview(text)
 
     def _preview(self, text: str) -> str:
-        """The beginning of an output, made harmless; what is not shown is not even looked at."""
+        """The start of an output, made harmless. The rest is not even processed."""
         most_lines, most_chars = self._look.most_lines or len(text), self._look.most_chars or len(text)
         lines = clean("\n".join(text[: 2 * most_chars].split("\n", most_lines)[:most_lines])).splitlines()
         shown, room = [], most_chars
@@ -253,7 +253,7 @@ def paint(colour: str, text: str) -> str:
 
 
 def _summary(value: Any) -> str:
-    """What a tool was called with, in a few words."""
+    """A short summary of a tool's input."""
     if isinstance(value, dict):
         told = next((value[key] for key in _TELLING if value.get(key)), None)
         if told is None:
@@ -274,7 +274,7 @@ def count(number: int, noun: str) -> str:
 
 
 def usage_facts(usage: Usage) -> list[str]:
-    """Money only if the agent reports it: `cost: $5.76`, `tokens: 1.2M in (850K cached) / 45K out`."""
+    """Cost only if the agent reports it: `cost: $5.76`, `tokens: 1.2M in (850K cached) / 45K out`."""
     facts = [f"cost: ${usage.cost_usd:.2f}"] if usage.cost_usd else []
     if usage.tokens:
         cached = f" ({short(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""

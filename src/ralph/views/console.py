@@ -197,7 +197,7 @@ class Console:
                 detail = f" {detail}" if detail.startswith("by ") else f": {detail}"
             self._line(self._paint("yellow", f"Agent {_ENDS[ran.ended]}{code}{detail}"))
 
-    # ---- the harness ----
+    # ---- Ralph ----
 
     def _run_started(self, event: RunStarted, at: float) -> None:
         self._run = event.run
@@ -241,7 +241,9 @@ class Console:
         verdict = event.verdict
         reason, name, seconds = clean(verdict.reason), clean(verdict.check), f"{event.seconds:.1f}s"
         words = (
-            reason.replace("exit code", "exited with code") if "exit code" in reason else f"ended by {reason}"
+            reason.replace("exit code", "exited with code")
+            if "exit code" in reason
+            else f"finished: {reason}"
         )
         self._verbose(f"{self.check_word} {words} ({seconds})")
         if verdict.green:
@@ -276,7 +278,7 @@ class Console:
             self._line(self._paint("yellow", f"Usage limit reached. Waiting until {until}."))
             self._status.waiting = f"waiting until {until}"
         elif hold.seconds and hold.seconds >= 0.05:
-            self._line(f"Waiting {hold.seconds:.1f}s {_WAITS[hold.why]}.")
+            self._line(f"Waiting {_WAITS[hold.why].format(f'{hold.seconds:.1f}s')}.")
 
     def _notice(self, event: Notice, at: float) -> None:
         if event.detail:
@@ -287,7 +289,8 @@ class Console:
     def _run_ended(self, event: RunEnded, at: float) -> None:
         stop = event.stop
         self._status.over()
-        used = [count(event.iterations, "iteration"), duration(event.seconds), *usage_words(event.usage)]
+        unit = "attempt" if self._flow == Flow.SUPERVISE else "iteration"
+        used = [count(event.iterations, unit), duration(event.seconds), *usage_words(event.usage)]
         lines = [clean(stop.headline), f"  run {event.run}: {', '.join(used)}"]
         if event.files:
             made = f", {count(len(event.commits), 'commit')}" if event.commits else ""
@@ -369,7 +372,7 @@ _ENDS = {
     Ended.IDLE: "stopped: no output for too long",
     Ended.KILLED: "was killed",
     Ended.LIMIT: "reached a usage limit",
-    Ended.AUTH: "is not logged in or out of credit",
+    Ended.AUTH: "is not logged in or has no credit",
     Ended.BUDGET: "stopped: budget used up",
     Ended.DENIED: "was denied every write",
     Ended.UNSTARTABLE: "could not be started",
@@ -379,16 +382,16 @@ _ENDS = {
 _WAITS = complete(
     HoldWhy,
     {
-        HoldWhy.RESTART: "before the next attempt",
-        HoldWhy.LIMIT: "for the usage limit to reset",
-        HoldWhy.PAUSED: "while paused",
-        HoldWhy.CHILDREN: "for child processes to exit",
+        HoldWhy.RESTART: "{} before the next attempt",
+        HoldWhy.LIMIT: "{} for the usage limit to reset",
+        HoldWhy.PAUSED: "{} while paused",
+        HoldWhy.CHILDREN: "up to {} for child processes to exit",
     },
 )
 
 
 def end_colour(stop: Stop) -> str:
-    """Green for proved work, yellow for what nobody checked or somebody stopped, red for the rest."""
+    """Green for proved work, yellow for unverified or interrupted work, red for the rest."""
     if stop.cause is Cause.UNVERIFIED or stop.outcome is Outcome.INTERRUPTED:
         return "yellow"
     return "green" if stop.outcome is Outcome.COMPLETE else "red"

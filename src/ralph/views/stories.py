@@ -37,5 +37,5 @@ def state_of(story: Mapping[str, Any]) -> str:
 
 
 def is_capped(story: Mapping[str, Any]) -> bool:
-    """Whether it was approved only because it reached the review cap."""
+    """Whether the story was approved only because it reached the review cap."""
     return story.get("passes") is True and str(story.get("reviewFeedback")).startswith(rules.AT_CAP)

@@ -19,7 +19,7 @@ from ralph.commands.prd.options import folder_option, project_option
 def init_(project_dir: Path, name: str, ralph_dir: str, force: bool) -> int:
     """Create ralph/ with prd.md, tasks.json, progress.txt and prompt.md.
 
-    Also adds the marker file of a running loop to .gitignore.
+    Also adds the marker file of a running loop, .ralph-active, to .gitignore.
 
     \b
     ralph prd init --name login

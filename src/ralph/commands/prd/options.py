@@ -41,7 +41,7 @@ def folder_option(function: F) -> F:
         "--ralph-dir",
         default="ralph",
         metavar="DIR",
-        help="Folder with the PRD, relative to the project. [ralph]",
+        help="PRD folder, relative to the project. [ralph]",
     )(function)
 
 
@@ -49,4 +49,4 @@ def say_undone(what: Iterable[str]) -> None:
     from ralph.core.text import clean
 
     for text in what:
-        click.echo(clean(f"Undone after a killed loop: {text}."), err=True)
+        click.echo(clean(f"A killed loop left forbidden changes. Undone: {text}."), err=True)

@@ -40,8 +40,8 @@ def plan_(
 ) -> int:
     """Plan a feature with the agent, which writes ralph/prd.md and ralph/tasks.json.
 
-    If prd.md is empty, the agent asks questions until the requirements are clear. If it is written, or with --from,
-    the agent derives the stories. When you end the session, Ralph checks both files and exits with code 2 if
+    If prd.md is empty, the agent asks questions until the requirements are clear. If it has content, or with --from,
+    the agent derives the stories from it. When you end the session, Ralph checks both files and exits with code 2 if
     something is wrong.
 
     \b

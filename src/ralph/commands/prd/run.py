@@ -72,8 +72,8 @@ def run_(
     """Work through the stories in ralph/tasks.json, one per iteration, until all are approved.
 
     A story is implemented, reviewed with a fresh context, and either approved or sent back with feedback. An approval
-    counts only after Ralph has run the verifyCommands. Forbidden changes of an iteration are undone and reported
-    to the next one.
+    counts only after Ralph has run the verifyCommands. An iteration's forbidden changes are undone and
+    reported to the next one.
 
     \b
     ralph prd run

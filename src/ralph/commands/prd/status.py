@@ -35,7 +35,7 @@ def status_(
 ) -> int:
     """Show the stories in ralph/tasks.json with their status and reviews, and the next step.
 
-    If the file has problems, lists all of them, shows what it can, and exits with code 2.
+    If the file is invalid, lists all problems, shows the readable part, and exits with code 2.
 
     \b
     ralph prd status

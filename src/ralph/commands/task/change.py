@@ -27,8 +27,8 @@ STATUSES = ("todo", "done", "failed", "blocked", "cancelled")
 def create_(id: str, spec: str, title: str, **options: Any) -> int:
     """Create the task ID as part of SPEC. It needs an outcome and acceptance criteria.
 
-    For values that are not given for a role, the settings or the role's defaults apply; by default, a judge checks
-    the acceptance criteria.
+    Values not given for a role come from the settings or the role's defaults; by default, a judge checks the
+    acceptance criteria.
 
     \b
     ralph task create TASK-001 auth "Implement JWT auth" \\

@@ -62,7 +62,7 @@ def list_(spec: str | None, status: str | None, everywhere: bool, as_json: bool)
 @task_argument
 @_json_option
 def show_(id: str, as_json: bool) -> int:
-    """Show the task ID in full, with the criteria in force for each role.
+    """Show the task ID in full, with the criteria that apply to each role.
 
     Criteria come from the task itself, then from the settings (`ralph`), then from the role's defaults.
 
@@ -83,7 +83,7 @@ def show_(id: str, as_json: bool) -> int:
 
 
 def role_views(task: Task, settings: WorkSettings) -> list[RoleView]:
-    """Return what each role has to prove, with all defaults filled in."""
+    """Return the criteria of each role, with all defaults filled in."""
     from ralph.core.task_model import ROLES
     from ralph.files import yamlfile
     from ralph.tasks.criteria import in_force

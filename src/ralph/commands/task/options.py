@@ -124,12 +124,17 @@ def _role_options(role: str) -> Iterable[Callable[[F], F]]:
         help="Verification method: string_match, semantic, external.",
     )
     yield option("verify-cmd", metavar="CMD", help="Command that must succeed; implies external.")
-    yield option("check-for", multiple=True, metavar="TEXT", help="What a judge must find; implies semantic.")
+    yield option(
+        "check-for",
+        multiple=True,
+        metavar="TEXT",
+        help="Criterion that a judge must find met; implies semantic.",
+    )
     yield option(
         "negative-pattern",
         multiple=True,
         metavar="TEXT",
-        help="What a judge must not find; implies semantic.",
+        help="Text that must not appear in the answer or in added lines; implies semantic.",
     )
     yield option(
         "template",
@@ -244,7 +249,12 @@ def explained(what: str, problems: Sequence[TaskProblem], names: Mapping[str, st
     from ralph.tasks.edit import EXISTS
     from ralph.tasks.task_file import explain, said
 
-    lines = [said(_option(problem.keys, names), problem.text) for problem in problems]
+    lines = [
+        "A task with this ID already exists"
+        if problem == EXISTS
+        else said(_option(problem.keys, names), problem.text)
+        for problem in problems
+    ]
     about = {key for problem in problems for key in problem.keys}
     hint = next((text for key, text in _HINTS.items() if key in about), "")
     if EXISTS in problems:

@@ -18,7 +18,7 @@ FORMAT = 1
 
 
 class Doing(StrEnum):
-    """What a span of time was spent on. `away`: the run had no process."""
+    """The activity in a span of time. `away`: the run had no process."""
 
     AGENT = "agent"
     CHECK = "check"
@@ -225,7 +225,7 @@ class TaskFacts(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """The report of a run or a task. `notes`: what it omits, and how to see that."""
+    """The report of a run or a task. `notes`: the parts it omits, and how to see them."""
 
     format: int
     version: str

@@ -37,7 +37,7 @@ class StoryHistory:
         )
 
     def look(self, text: str) -> None:
-        """Take a task list as Ralph found it."""
+        """Record the task list as Ralph found it."""
         new, self.verify_commands = _read(text)
         self._board = new or self._board
 

@@ -30,12 +30,30 @@ REMARKS = {
 }
 
 _STILL = ("running", "paused", "waiting")
-_PLAIN = {"proved": "verified", "merged tree is green": "merged tree verified", "not begun": "not started"}
+_PLAIN = {
+    "proved": "verified",
+    "merged tree is green": "merged tree verified",
+    "not begun": "not started",
+    "iterations": "iteration limit reached",
+    "cost": "cost limit reached",
+    "tokens": "token limit reached",
+    "duration": "time limit reached",
+    "stagnation": "no more changes",
+    "verification": "verification failed",
+    "config": "configuration error",
+    "unstartable": "agent could not be started",
+    "auth": "not logged in or no credit",
+    "denied": "agent was denied every write",
+    "wait marker": "for something external",
+    "limit wait": "usage limit reached",
+    "signal": "interrupted",
+}
 
 
 def plain(value: str) -> str:
-    """A status from the report's JSON as people read it."""
-    return _PLAIN.get(value, value.replace("_", " "))
+    """A status or cause from the report's JSON in plain words."""
+    value = value.replace("_", " ")
+    return _PLAIN.get(value, value)
 
 
 def tone(report: Report) -> str:
@@ -55,7 +73,7 @@ def tone(report: Report) -> str:
 
 
 def is_weak(report: Report) -> bool:
-    """Whether it is complete, but unverified, or with an auto-approved story or a degraded check."""
+    """Whether the work is complete, but unverified, or with an auto-approved story or a degraded check."""
     kinds = {remark.kind for run in report.runs for remark in run.remarks}
     is_doubtful = report.cause == Cause.UNVERIFIED or kinds & {RemarkKind.AUTO_APPROVED, RemarkKind.DEGRADED}
     return report.outcome == "complete" and bool(is_doubtful)
@@ -71,8 +89,8 @@ def verdict(report: Report) -> str:
     if report.outcome == "complete":
         return "complete, with reservations" if is_weak(report) else "complete"
     if report.outcome:
-        words = f"{report.outcome}: {report.cause.replace('_', ' ')}"
-        return report.outcome if report.cause == report.outcome else words
+        headline, cause = Cause(report.cause).headline.lower() or "stopped", plain(report.cause)
+        return headline if headline == cause else f"{headline}: {cause}"
     return report.state
 
 
@@ -141,14 +159,14 @@ def iteration_line(iteration: Iteration) -> str:
     """The result of one iteration in a few words."""
     if iteration.is_open:
         return "in progress"
-    words = [iteration.ended] if iteration.ended not in ("", "ok") else []
+    words = [f"agent {iteration.ended}"] if iteration.ended not in ("", "ok") else []
     if iteration.moved:
         words.append(iteration.moved)
     elif iteration.claim:
         words.append("said it was done")
     red = [found for found in iteration.checks if not found.green and found.required]
     if red:
-        words.append(plural(len(red), "failed check") if len(red) > 1 else f"failed: {red[0].check}")
+        words.append(plural(len(red), "failed check") if len(red) > 1 else f"check failed: {red[0].check}")
     elif iteration.checks:
         words.append("checks passed")
     return ", ".join(words) or "no claim"

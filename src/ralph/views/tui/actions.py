@@ -20,7 +20,7 @@ from ralph.views.tui.screen import Polled
 
 
 class Actions(Protocol):
-    """Each method returns a message about what it did, or raises `RalphError`. All except `show_log` may be slow."""
+    """Each method returns a message about its result, or raises `RalphError`. All except `show_log` may be slow."""
 
     def pause(self, run: str) -> str: ...
 

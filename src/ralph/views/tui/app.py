@@ -1,4 +1,4 @@
-"""The dashboard: its screens over one feed. Closing it loses nothing."""
+"""The dashboard: screens that share one feed. Closing it does not affect any run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data for the dashboard, read from the store: short reads, no writes, and only what has changed."""
+"""Data for the dashboard, read from the store: short reads of changed rows only, and no writes."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class _Kept:
 
 
 class Watch:
-    """Follows one run; each call of `news` returns what is new since the last one."""
+    """Follows one run; each call of `news` returns the news since the last one."""
 
     def __init__(self, feed: Feed, run: str, look: ViewOptions, now: Callable[[], float]) -> None:
         self.run = run
