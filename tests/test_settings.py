@@ -754,7 +754,7 @@ RUBBISH = {
     "digits": Rubbish(text('{"maxTokens": ' + "9" * 5000 + "}"), ":1: a number has too many digits."),
     "lists": Rubbish(text("[" * 100_000 + "]" * 100_000), ":1: nested too deeply."),
     "objects": Rubbish(text('{"a":' * 100_000), ":1: nested too deeply."),
-    "bool": Rubbish(text('{"maximumIterations": true}'), ":1: maximumIterations: expected `int`"),
+    "bool": Rubbish(text('{"maximumIterations": true}'), ":1: maximumIterations: must be a whole number"),
     "array": Rubbish(text("[]"), ":1: a settings file must be a JSON object, not an array."),
     "null": Rubbish(text("null"), ":1: a settings file must be a JSON object, not null."),
     "large": Rubbish(text(b" " * ((1 << 20) + 1) + b"{}"), ": the settings file is too large"),

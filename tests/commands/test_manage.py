@@ -184,7 +184,7 @@ def test_status_as_json(project: Project) -> None:
         "state": "ended",
         "outcome": "limit",
         "cause": "iterations",
-        "reason": "2 of 2 iterations used; last result: the agent did not say it was done",
+        "reason": "2 of 2 iterations used; last result: the agent printed nothing",
         "notes": [],
         "iteration": 2,
         "max_iterations": 2,

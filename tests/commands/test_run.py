@@ -149,8 +149,7 @@ def test_a_missing_agent_is_reported_with_the_next_step(project: Project) -> Non
         2,
         [
             "ralph: error: No agent is configured.",
-            "  Run `ralph init`, name one with --agent,"
-            ' or set "agent": {"command": …} in .ralph/settings.json.',
+            '  Run `ralph init`, or set "agent": {"command": …} in .ralph/settings.json.',
         ],
     )
 
@@ -540,7 +539,7 @@ def test_a_guardrail_that_hangs_times_out(project: Project) -> None:
         "Output file: .ralph/guardrail_001_echo_slow_sleep_60.log\n"
         "Output (truncated):\nslow\n" in prompt(project, 2)
     )
-    assert "failed (a timeout after 0.3 s)" in result.err
+    assert "failed (timed out after 0.3 s)" in result.err
 
 
 def test_a_guardrail_has_empty_stdin(project: Project) -> None:
@@ -584,7 +583,7 @@ def test_the_limit_is_exact(project: Project, arguments: list[str], limit: int) 
     first, _, hint = result.out.splitlines()
     assert (
         first
-        == f"Stopped: {limit} of {limit} iterations used; last result: the agent did not say it was done"
+        == f"Stopped: {limit} of {limit} iterations used; last result: the agent printed nothing"
     )
     assert hint == f"  To continue: ralph resume {run_id(result)} -m N"
 
@@ -617,7 +616,7 @@ def test_the_whole_run_can_be_limited_in_time(project: Project) -> None:
     project.agent("echo x >> starts; sleep 60", maxDurationSeconds=600)
     result = project.run("run", "-p", "x", "--max-duration-seconds", "0.5")
     first, _, hint = result.out.splitlines()
-    assert (result.code, first) == (1, "Stopped: duration budget used up")
+    assert (result.code, first) == (1, "Stopped: time budget used up")
     assert hint == f"  To continue: ralph resume {run_id(result)} --max-duration-seconds S"
     assert lines(project.path / "starts") == ["x"]
 
@@ -626,7 +625,7 @@ def test_the_whole_run_can_be_limited_in_time(project: Project) -> None:
     ("setting", "words"),
     [
         ("iterationTimeoutSeconds", "Agent timed out"),
-        ("idleTimeoutSeconds", "Agent stopped: no output for too long"),
+        ("idleTimeoutSeconds", "Agent was stopped after printing nothing for too long"),
     ],
 )
 def test_one_iteration_can_be_limited_in_time(project: Project, setting: str, words: str) -> None:

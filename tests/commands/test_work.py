@@ -440,7 +440,7 @@ def test_dependents_of_a_failed_task_are_blocked(site: Site) -> None:
     coder_only(site, "promise CODED")
     site.add(task("T-1", dependencies=("T-2",)), task("T-2", coder=replace(external(), max_iterations=1)))
     assert site.work().code == 1
-    assert site.state("T-1")["reason"] == "depends on T-2, which is failed"
+    assert site.state("T-1")["reason"] == "depends on T-2 (failed)"
     assert site.prompts("T-1.coder") == []
 
 

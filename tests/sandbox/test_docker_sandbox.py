@@ -239,7 +239,7 @@ def test_a_separate_directory_is_created_inside(bench: Bench) -> None:
         mounts = Mounts(str(own), (str(own),))
         assert bench.step(machine, "pwd", mounts=mounts)[1].out == f"{own}\n".encode()
         (own / "needed").touch()
-        with pytest.raises(RalphError, match="something in there is needed"):
+        with pytest.raises(RalphError, match="is needed, but is not part of the sandbox"):
             machine.wrap(["pwd"], {}, mounts)
 
 
@@ -511,8 +511,8 @@ OPENING = [
     ("exec -u root", "crash", "`exec` failed", ["setup"]),
     ("create", "hang", "it does not respond", []),
     ("create", "silent", "exit code 1", []),
-    ("create", "nothing", "not there afterwards", []),
-    ("create", "garbage", "not there afterwards", []),
+    ("create", "nothing", "does not exist afterwards", []),
+    ("create", "garbage", "does not exist afterwards", []),
     ("exec -u root", "hang", "`exec` failed", ["setup"]),
     ("exec -u root", "silent", "`exec` failed", ["setup"]),
 ]

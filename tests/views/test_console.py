@@ -514,8 +514,8 @@ def test_the_result_is_on_stdout(cause: Cause, lines: list[str]) -> None:
         (Cause.STAGNATION, 'Add guidance: ralph steer id "…", then: ralph resume id'),
         (Cause.CRASH_LOOP, "See why: ralph logs id, then: ralph resume id"),
         (Cause.VERIFICATION, "See which checks fail: ralph status id"),
-        (Cause.CONFIG, "Fix this, then: ralph resume id"),
-        (Cause.AUTH, "Log in, then: ralph resume id"),
+        (Cause.CONFIG, "Fix this, then: ralph resume id (after a change of settings, start a new run)"),
+        (Cause.AUTH, "Log in or add credit, then: ralph resume id"),
         (Cause.DENIED, "Allow it to write (agent.permissions), then start a new run."),
         (Cause.WAIT_MARKER, "When that is done: ralph resume id"),
         (Cause.LIMIT_WAIT, "After the reset: ralph resume id"),
@@ -611,8 +611,23 @@ def test_every_failure_of_an_agent_is_one_line(ended: Ended) -> None:
     """An agent that fails is reported in one line; one that succeeds is not."""
     lines = show(AgentEnded(Purpose.WORK, Ran(0.0, ended, exit=3, detail="why"))).err.splitlines()
     assert len(lines) == (0 if ended is Ended.OK else 1)
-    ending = ", exit code 3: why" if ended is Ended.FAILED else ": why"
+    endings = {Ended.FAILED: ", exit code 3: why", Ended.TIMEOUT: "timed out after 0.0s"}
+    ending = endings.get(ended, ": why")
     assert all(line.startswith("Agent ") and line.endswith(ending) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("ended", "line"),
+    [
+        (Ended.KILLED, "Agent was killed by signal 15 (SIGTERM)"),
+        (Ended.INTERRUPTED, "Agent was interrupted"),
+        (Ended.IDLE, "Agent was stopped after printing nothing for too long"),
+    ],
+)
+def test_a_signal_explains_an_end_only_if_ralph_did_not_send_it(ended: Ended, line: str) -> None:
+    """The signal with which Ralph stops an agent is not news."""
+    ran = Ran(0.0, ended, detail="by signal 15 (SIGTERM)")
+    assert show(AgentEnded(Purpose.WORK, ran)).err.splitlines() == [line]
 
 
 @pytest.mark.parametrize(

@@ -397,7 +397,7 @@ def _followed(board: Board, ids: Iterable[str]) -> Board:
         above = [jobs[places[id]] for id in job.depends_on]
         cause = next((other for other in above if other.state in LOST), None)
         if cause is not None:
-            reason = f"depends on {cause.id}, which is {cause.state}"
+            reason = f"depends on {cause.id} ({cause.state})"
             jobs[place] = replace(job, state=JobState.BLOCKED, reason=reason)
             todo += board.links.dependents[job.id]
         elif all(other.state is JobState.DONE for other in above):

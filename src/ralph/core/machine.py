@@ -299,7 +299,7 @@ def _before(state: State, seen: Seen) -> State:
             return _claimed_without_work(replace(state, after=seen, claimed=True, approved=True))
         return _out_of_iterations(state)
     if cause := policy.spent(state.limits, state.usage, state.elapsed):
-        return _stop(state, cause, f"{cause} budget used up")
+        return _stop(state, cause, f"{policy.BUDGETS[cause]} budget used up")
     if too_dear := policy.unaffordable(state.limits, state.usage, state.iteration):
         return _stop(state, *too_dear)
     if until := _all_limited_until(state):
@@ -498,7 +498,13 @@ def _finish(state: State) -> State:
 def _unproved(state: State) -> str:
     """Why this iteration did not complete the run."""
     red = [f"{v.check}: {v.reason}" for v in state.verdicts if v.required and not _is_green(state, v)]
-    return "; ".join(red) or ("" if state.claimed else "the agent did not say it was done")
+    return "; ".join(red) or ("" if state.claimed else _why_not_claimed(state))
+
+
+def _why_not_claimed(state: State) -> str:
+    if state.ran is not None and state.ran.ended is not Ended.OK:
+        return f"the agent {state.ran.ended.words}"
+    return "the agent did not say it was done"
 
 
 def _complete(state: State) -> State:

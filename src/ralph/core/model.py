@@ -42,6 +42,30 @@ class Ended(StrEnum):
     UNSTARTABLE = "unstartable"
     INTERRUPTED = "interrupted"
 
+    @property
+    def words(self) -> str:
+        """What the agent did, after its name: `Agent timed out`."""
+        return _ENDS[self]
+
+
+_ENDS = complete(
+    Ended,
+    {
+        Ended.OK: "finished",
+        Ended.EMPTY: "printed nothing",
+        Ended.FAILED: "failed",
+        Ended.TIMEOUT: "timed out",
+        Ended.IDLE: "was stopped after printing nothing for too long",
+        Ended.KILLED: "was killed",
+        Ended.LIMIT: "reached a usage limit",
+        Ended.AUTH: "is not logged in or has no credit",
+        Ended.BUDGET: "was stopped because the budget is used up",
+        Ended.DENIED: "could not write",
+        Ended.UNSTARTABLE: "could not be started",
+        Ended.INTERRUPTED: "was interrupted",
+    },
+)
+
 
 class Outcome(StrEnum):
     """How a run ended. The outcome determines the exit code of the command."""

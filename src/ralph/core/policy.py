@@ -29,6 +29,10 @@ UNSTARTABLE_PATIENCE = 60.0
 """Seconds for which an agent that has worked before may be missing: it may be updating itself."""
 
 
+BUDGETS = {Cause.COST: "cost", Cause.TOKENS: "token", Cause.DURATION: "time"}
+"""The words for each budget that a run can use up."""
+
+
 def watch(limits: Left, meter: Meter) -> Ended | None:
     """Why the running agent must be stopped now, if it must. OK: it has finished but does not exit."""
     if meter.interrupted:

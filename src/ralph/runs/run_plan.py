@@ -139,7 +139,7 @@ def agent_spec(
     if not agent.command.strip():
         raise RalphError(
             "No agent is configured.",
-            'Run `ralph init`, name one with --agent, or set "agent": {"command": …} in .ralph/settings.json.',
+            'Run `ralph init`, or set "agent": {"command": …} in .ralph/settings.json.',
         )
     kind = agent.type or type_of(agent.command)
     if kind not in AGENTS:

@@ -36,6 +36,7 @@ from ralph.core.model import (
     Outcome,
     Permissions,
     Purpose,
+    Ran,
     Stop,
     Usage,
     complete,
@@ -58,9 +59,9 @@ _NEXT = complete(
         Cause.CRASH_LOOP: "See why: ralph logs {run}, then: ralph resume {run}",
         Cause.VERIFICATION: "See which checks fail: ralph status {run}",
         Cause.REFUSED: "See why: ralph logs {run}",
-        Cause.CONFIG: "Fix this, then: ralph resume {run}",
+        Cause.CONFIG: "Fix this, then: ralph resume {run} (after a change of settings, start a new run)",
         Cause.UNSTARTABLE: "Fix this (ralph doctor checks the configured agents), then: ralph resume {run}",
-        Cause.AUTH: "Log in, then: ralph resume {run}",
+        Cause.AUTH: "Log in or add credit, then: ralph resume {run}",
         Cause.DENIED: "Allow it to write (agent.permissions), then start a new run.",
         Cause.WAIT_MARKER: "When that is done: ralph resume {run}",
         Cause.LIMIT_WAIT: "After the reset: ralph resume {run}",
@@ -191,11 +192,7 @@ class Console:
         unread = f", {count(event.unread, 'unknown line')}" if event.unread else ""
         self._verbose(f"Agent ended: {ran.ended}{code} ({ran.took:.1f}s{unread})")
         if event.purpose is Purpose.WORK and ran.ended is not Ended.OK:
-            code = code if ran.ended is Ended.FAILED else ""
-            detail = clean(ran.detail)
-            if detail:
-                detail = f" {detail}" if detail.startswith("by ") else f": {detail}"
-            self._line(self._paint("yellow", f"Agent {_ENDS[ran.ended]}{code}{detail}"))
+            self._line(self._paint("yellow", f"Agent {ran.ended.words}{_explained(ran)}"))
 
     # ---- Ralph ----
 
@@ -250,7 +247,8 @@ class Console:
             weaker = f": {reason}" if verdict.degraded or reason.startswith("no ") else ""
             self._line(self._paint("green", f"{self._passed} {name} passed ({seconds}){weaker}"))
             return
-        why = reason.replace("exit code ", "exit ")
+        why = reason.replace("no exit code: it ", "").replace("exit code ", "exit ")
+        why = why.replace("a timeout after", "timed out after")
         then = f"; {_FEEDBACK[event.fail_action]}" if verdict.feedback and self._is_fed_back() else ""
         self._line(self._paint("red", f"{self._failed} {name} failed ({why}){then}"))
         for line in verdict.excerpt:
@@ -365,20 +363,6 @@ class _Status:
         return paint("dim", text) if self._colour else text
 
 
-_ENDS = {
-    Ended.EMPTY: "printed nothing",
-    Ended.FAILED: "failed",
-    Ended.TIMEOUT: "timed out",
-    Ended.IDLE: "stopped: no output for too long",
-    Ended.KILLED: "was killed",
-    Ended.LIMIT: "reached a usage limit",
-    Ended.AUTH: "is not logged in or has no credit",
-    Ended.BUDGET: "stopped: budget used up",
-    Ended.DENIED: "was denied every write",
-    Ended.UNSTARTABLE: "could not be started",
-    Ended.INTERRUPTED: "was interrupted",
-}
-
 _WAITS = complete(
     HoldWhy,
     {
@@ -395,6 +379,20 @@ def end_colour(stop: Stop) -> str:
     if stop.cause is Cause.UNVERIFIED or stop.outcome is Outcome.INTERRUPTED:
         return "yellow"
     return "green" if stop.outcome is Outcome.COMPLETE else "red"
+
+
+_BY_RALPH = {Ended.IDLE, Ended.BUDGET, Ended.INTERRUPTED}
+"""Ralph stopped the agent, so its signal explains nothing."""
+
+
+def _explained(ran: Ran) -> str:
+    if ran.ended is Ended.TIMEOUT:
+        return f" after {duration(ran.took)}"
+    code = f", exit code {ran.exit}" if ran.ended is Ended.FAILED and ran.exit is not None else ""
+    detail = clean(ran.detail)
+    if detail.startswith("by "):
+        return "" if ran.ended in _BY_RALPH else f"{code} {detail}"
+    return f"{code}: {detail}" if detail else code
 
 
 def usage_words(usage: Usage) -> list[str]:

@@ -173,7 +173,9 @@ class Work:
         if self.halt is None:
             self._spending(self._limits, self.used, self._elapsed())
         if self.halt is None and (cause := policy.spent(self._limits, self.used, self._elapsed())):
-            self.halt = Halt(Outcome.LIMIT.exit_code, f"the {cause} budget of `ralph work` is used up")
+            self.halt = Halt(
+                Outcome.LIMIT.exit_code, f"the {policy.BUDGETS[cause]} budget of `ralph work` is used up"
+            )
             count = 2
         self._interrupt_all(count)
 
