@@ -20,7 +20,7 @@ TRUTH = {"false": "false", "missed": "missed", "unfinished": "unfinished"}
 FALSE_BY_FAMILY = {
     "quoted the tag": "quoting a file with the tag",
     "echoed the prompt": "echoing the prompt",
-    "checks failed": "promising with red guardrails",
+    "checks failed": "claiming with failing guardrails",
     "weakened tests": "weakening or deleting tests",
 }
 SURVIVAL = {
