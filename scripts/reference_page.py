@@ -23,8 +23,8 @@ MEANINGS = complete(
     {
         Outcome.COMPLETE: "The agent said it was done, and every check passed.",
         Outcome.LIMIT: "Stopped at a limit, or checks kept failing.",
-        Outcome.FATAL: "Invalid settings or command line, or a fatal error such as an expired login.",
-        Outcome.WAITING: "Waiting for something outside, such as the reset of a usage limit.",
+        Outcome.FATAL: "Wrong settings or command line, a command refused, or a fatal error such as an expired login.",
+        Outcome.WAITING: "Waiting for something external, such as a usage limit.",
         Outcome.INTERRUPTED: "Stopped by Ctrl-C, another signal or `ralph cancel`.",
     },
 )

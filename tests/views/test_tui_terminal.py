@@ -104,7 +104,7 @@ def test_a_whole_visit(tmux_program: str, world: World, tmp_path: Path) -> None:
         tmux.type("Escape")
         time.sleep(0.3)
         tmux.type("q")
-        tmux.expect("P Project")
+        tmux.expect("P Board")
         tmux.type("q")
         tmux.expect("exit code 0")
 

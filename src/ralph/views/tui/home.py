@@ -48,7 +48,7 @@ FOLLOW = "follow"
 class HomeScreen(RunKeys):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("P", "project", "Project"),
+        Binding("P", "project", "Board"),
         Binding("b", "board", "Tasks/stories", show=False),
         Binding("q", "app.quit", "Quit"),
         Binding("escape", "unfilter", "Back", show=False),
