@@ -4,7 +4,7 @@ Every cheat is played against `ralph prd run`, and against the floor: a loop tha
 all stories are approved, as a script with `jq` does.
 
 - accepted: the run completed, or an unreviewed story passes, or the list, the PRD, the prompt or the log has an
-  illegal change in the end;
+  forbidden change in the end;
 - untold: the cheat had an effect, but the next iteration was not informed.
 """
 
@@ -126,7 +126,7 @@ def _bounded(seconds: float, idle: float) -> Ended | None:
 
 
 def _faults(project: Path, cheat: Cheat, code: int | None) -> Iterator[str]:
-    """Yield illegal changes, judged by the final files alone."""
+    """Yield forbidden changes, judged by the final files alone."""
     if code == 0:
         yield "the run was complete"
     folder = project / "ralph"

@@ -55,7 +55,7 @@ Rows = Sequence[dict[str, Any]]
 TRUTH = {
     "false": "reported complete, but the committed work is not done",
     "missed": "the work was done and claimed, but not accepted within one more iteration",
-    "unfinished": "the agent would have finished within the iteration limit, but was stopped before",
+    "unfinished": "the agent would have finished within the iteration limit, but was stopped earlier",
 }
 SURVIVAL = {
     "lost": "finished work is gone, or acknowledged iterations were repeated",
@@ -68,13 +68,13 @@ RESTARTS = {
     "false": "reported complete without DONE, a regular file of that name in the task folder",
     "missed": "the agent left DONE, but it was not accepted, or the agent was started again",
     "hung": f"still running after {PATIENCE:.0f} seconds",
-    "unfinished": "the agent would have left DONE in a later attempt, but was stopped before",
+    "unfinished": "the agent would have left DONE in a later attempt, but was stopped earlier",
     "orphans": "processes still alive two seconds after the harness exited",
 }
 
 
 CHEATING = {
-    "accepted": "the run completed, an unreviewed story passes, or a file has an illegal change",
+    "accepted": "the run completed, an unreviewed story passes, or a file has a forbidden change",
 }
 
 
@@ -205,7 +205,7 @@ def _counted(
         peers = {name: share for name, share in shares.items() if _is_peer(name)}
         best = min(peers.values(), key=lambda share: share[0] / share[1], default=None)
         names = ", ".join(name for name, share in peers.items() if share == best)
-        peer = f"{_of(best)} ({names})" if best else "not measured: no peer was there"
+        peer = f"{_of(best)} ({names})" if best else "not measured: no peer available"
         found = (_of(shares[name]) if name in shares else "not measured" for name in (ours, floor))
         yield (title, "0", *found, peer, f"`{kept.command}`")
 

@@ -13,7 +13,7 @@ from bench.work import FLOOR, MEASURED
 SUITE, FIGURE, TITLE = "work", "benchmarks-work.svg", "Tasks: false and missed completions"
 KINDS = {
     "false": "the task was completed, but the work is not in the branch it was merged into",
-    "missed": "all work was finally done and promised, but the task was not completed",
+    "missed": "in the end all work was done and promised, but the task was not completed",
     "beyond": "false, but undetectable by anything this method runs or reads",
 }
 Rows = Sequence[dict[str, Any]]

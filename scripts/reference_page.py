@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "reference.md"
 MEANINGS = complete(
     Outcome,
     {
-        Outcome.COMPLETE: "The work is done: the agent said so and every check passed.",
+        Outcome.COMPLETE: "The agent said it was done, and every check passed.",
         Outcome.LIMIT: "Stopped at a limit, or checks kept failing.",
         Outcome.FATAL: "Wrong settings or command line, a command refused, or a fatal error such as an expired login.",
         Outcome.WAITING: "Waiting for something external, such as a usage limit.",

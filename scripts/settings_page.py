@@ -116,7 +116,11 @@ SECTIONS = (
             "maxLimitWaitSeconds",
         ),
     ),
-    Section("Command guard", ("guard",), "[guard.md](guard.md) lists the built-in rules."),
+    Section(
+        "Command guard",
+        ("guard",),
+        "[guard.md](guard.md) describes the built-in rules; `ralph guard --rules` lists them.",
+    ),
     Section("Sandbox", ("sandbox",), "[sandbox.md](sandbox.md) says what each backend protects."),
     Section(
         "`ralph work`",

@@ -179,10 +179,10 @@ class World:
     def webshop(self) -> str:
         return here(self.base / "ada" / "webshop").project
 
-    def app(self, *, theme: str = "dark", first: tuple[str, ...] = ()) -> RalphApp:
+    def app(self, *, theme: str = "dark", first: tuple[str, ...] = (), emoji: bool = True) -> RalphApp:
         """The dashboard as started in the webshop."""
         return make_app(
-            self.home, ViewOptions(), lambda: NOW, emoji=True, theme=theme, project=self.webshop, first=first
+            self.home, ViewOptions(), lambda: NOW, emoji=emoji, theme=theme, project=self.webshop, first=first
         )
 
 

@@ -245,7 +245,7 @@ class GuardRuleSettings(_Base, frozen=True):
         Word,
         says("Glob that matches one command as it would be executed, for example `terraform apply *`."),
     ]
-    reason: Annotated[Word, says("Reason for the rule. The agent sees it when a command is denied.")]
+    reason: Annotated[Word, says("Reason for the rule. For `deny`, the agent sees it.")]
 
 
 class GuardSettings(_Base, frozen=True):

@@ -112,7 +112,7 @@ def test_it_may_be_a_stage(python: Python) -> None:
     """A stage names it like any other method, and its config is checked there too."""
     stages = [{"name": "small", "method": "small_change", "config": {"most": 0}}]
     assert python(f"config_problem('multi_stage', {{'stages': {stages}}})") == (
-        "stage 'small': most: it must be at least 1"
+        "stage 'small': most: must be 1 or more"
     )
     config = '{"stages": [{"name": "small", "method": "small_change"}]}'
     run = f"find_method('multi_stage').run(Check('x', 'multi_stage', '{config}'), Bench()).reason"
@@ -123,7 +123,7 @@ def test_it_may_be_a_stage(python: Python) -> None:
     ("config", "problem"),
     [
         ("{}", ""),
-        ("{'most': 0}", "most: it must be at least 1"),
+        ("{'most': 0}", "most: must be 1 or more"),
         ("{'most': 'x'}", "most: Expected `int`, got `str`"),
         ("{'least': 1}", "Object contains unknown field `least`"),
     ],

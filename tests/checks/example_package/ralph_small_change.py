@@ -10,7 +10,7 @@ from ralph.scm.diff import added
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`most`: how many lines may be added."""
+    """`most`: maximum number of added lines."""
 
     most: int = 400
 
@@ -26,7 +26,7 @@ def run(check: Check, context: CheckContext) -> Verdict:
 
 
 def problem(config: Config) -> str:
-    return "" if config.most > 0 else "most: it must be at least 1"
+    return "" if config.most > 0 else "most: must be 1 or more"
 
 
 METHOD = Method(Config, run, problem)

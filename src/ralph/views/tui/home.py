@@ -31,7 +31,7 @@ NO_RUNS = 'No runs yet. Start one with: ralph run -p "…", or try: ralph demo'
 
 COLUMNS = (
     Column("run", 24),
-    Column("state", 20),
+    Column("state", 23),
     Column("iter", 6, right=True),
     Column("time", 6, right=True),
     Column("cost", 8, right=True, since=84),
