@@ -581,10 +581,7 @@ def test_the_limit_is_exact(project: Project, arguments: list[str], limit: int) 
     result = project.run("run", "-p", "x", *arguments)
     assert (result.code, lines(project.path / "starts")) == (1, ["x"] * limit)
     first, _, hint = result.out.splitlines()
-    assert (
-        first
-        == f"Stopped: {limit} of {limit} iterations used; last result: the agent printed nothing"
-    )
+    assert first == f"Stopped: {limit} of {limit} iterations used; last result: the agent printed nothing"
     assert hint == f"  To continue: ralph resume {run_id(result)} -m N"
 
 

@@ -18,7 +18,7 @@ LIMITS = {"coder": 15, "reviewer": 5, "tester": 10, "qa": 5}
 @pytest.mark.parametrize("role", ROLES)
 def test_by_default_a_judge_decides_by_the_acceptance_criteria(role: str) -> None:
     """Even if the role's method would need a command or stages; the limits are those of the roles."""
-    description = f"Complete the {role}'s part of: Make it work"
+    description = f"Complete {role} stage for: Make it work"
     assert in_force(TASK, role, WorkSettings()) == InForce(
         ROLES[role].promise, description, "semantic", JUDGED, LIMITS[role], is_own=False, is_enabled=True
     )

@@ -33,7 +33,7 @@ def in_force(task: Task, role: str, settings: WorkSettings) -> InForce:
     most = criteria.max_iterations or of_role.max_iterations or settings.default_max_iterations
     return InForce(
         promise=criteria.promise,
-        description=criteria.description or f"Complete the {role}'s part of: {task.title}",
+        description=criteria.description or f"Complete {role} stage for: {task.title}",
         method=str(criteria.verification_method),
         config=injected(criteria.verification_config, spec.acceptance_criteria if spec else ()),
         max_iterations=(most or ROLES[role].max_iterations) if settings.enabled else 1,

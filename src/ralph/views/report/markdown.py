@@ -71,7 +71,7 @@ def _proof(report: Report) -> Iterator[str]:
     if run is None or run.proof is None:
         return
     proof = run.proof
-    yield from ("## Proof", "", f"Claim: {_text(proof.claim)}.", "")
+    yield from (f"## {words.proof_title(proof)}", "", f"Claim: {_text(proof.claim)}.", "")
     for found in proof.checks:
         yield from _found(found)
     if not proof.checks:

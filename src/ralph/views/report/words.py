@@ -6,7 +6,7 @@ import time
 
 from ralph.core.model import Cause, Usage
 from ralph.views.agent import duration
-from ralph.views.report.model import Doing, Iteration, Remark, RemarkKind, Report, Review, RunReport
+from ralph.views.report.model import Doing, Iteration, Proof, Remark, RemarkKind, Report, Review, RunReport
 
 DOING = {
     Doing.AGENT: "agent",
@@ -98,6 +98,11 @@ def proved(report: Report) -> RunReport | None:
     """The run with the proof; for a task, its last run."""
     last = report.runs[-1] if report.runs else None
     return last if last is not None and last.proof and report.outcome == "complete" else None
+
+
+def proof_title(proof: Proof) -> str:
+    """The heading above the claim and its checks; without checks nothing was proved."""
+    return "Proof" if proof.checks else "Claim"
 
 
 def standing(report: Report) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.cells import cell_len
 from textual import events
 
-from ralph.core.model import Ended, TodoStatus
+from ralph.core.model import Cause, Ended, TodoStatus
 from ralph.core.text import clean
 from ralph.views.agent import duration, short
 from ralph.views.lines import one_line
@@ -50,7 +50,8 @@ def state_of(s: Summary) -> str:
 def state_words(s: Summary) -> Piece:
     """The state of a run with its mark."""
     word = state_of(s)
-    return f"{MARKS.get(word, ' ')} {s.words}", STATES.get(word, "")
+    tone = "wait" if s.cause == Cause.UNVERIFIED else STATES.get(word, "")
+    return f"{MARKS.get(word, ' ')} {s.words}", tone
 
 
 class AgentPanel(LinesView):
