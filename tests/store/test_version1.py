@@ -75,7 +75,7 @@ def test_all_runs_are_listed(unpacked: Unpacked) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("plain", "2 iterations"), ("supervised", "2 iterations"), ("prd", "4 iterations")]
+    ("name", "reason"), [("plain", "2 iterations"), ("supervised", "2 attempts"), ("prd", "4 iterations")]
 )
 def test_an_unfinished_run_resumes(unpacked: Unpacked, name: str, reason: str) -> None:
     """The interrupted iteration is repeated, and the run completes."""
