@@ -643,6 +643,14 @@ def test_a_new_run_undoes_what_a_killed_iteration_did(loop: Loop, cheat: str) ->
     assert not (loop.project.path / ".ralph-active").exists()
 
 
+def test_a_killed_iteration_without_forbidden_changes_is_not_accused(loop: Loop) -> None:
+    """The marker that it left is removed, and nothing is reported as undone."""
+    killed(loop, "pass")
+    done = loop.run()
+    assert done.code == 0 and "Undone" not in done.err and "killed loop" not in done.err, done.err
+    assert not (loop.project.path / ".ralph-active").exists()
+
+
 @pytest.mark.slow
 def test_a_killed_iteration_is_settled_once(loop: Loop) -> None:
     """Status says that it is not settled; an import settles it first, so that the import is not undone later."""

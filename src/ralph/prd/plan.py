@@ -71,8 +71,10 @@ def take_over(home: Home, inputs: PrdInputs) -> tuple[str, ...]:
     The changes of an iteration that was killed are checked against the rules first.
     """
     with _story_board(home, inputs) as board:
-        Marker(board.project).sweep()
+        marker = Marker(board.project)
+        marker.refuse_live()
         seen = board.settle()
+        marker.remove()
     return seen.illegal if seen is not None else ()
 
 

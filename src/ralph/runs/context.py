@@ -142,7 +142,7 @@ def _story_board(
             return [], []
         return tests_among(removed), tests_among(cut)
 
-    Marker(runtime.project).sweep()
+    Marker(runtime.project).refuse_live()
     kept = home.prd(plan.directory, prd.folder)
     mode = "sandbox" if plan.sandbox.is_real else "direct"
     board = StoryBoard(prd, runtime.project, kept, commit, vcs.branch, lost_tests, mode)

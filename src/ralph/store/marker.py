@@ -36,14 +36,13 @@ class Marker:
             return None
         return live_process(payload)
 
-    def sweep(self) -> None:
-        """Remove the marker of a killed loop. The marker of a live one is an error."""
+    def refuse_live(self) -> None:
+        """Raise an error if the marker names a live loop."""
         if (holder := self.holder()) is not None:
             raise RalphError(
                 f"A loop is already running here, according to {MARKER} (process {holder}).",
                 "Wait for it or stop it. If that process is not a loop, remove the file.",
             )
-        self.remove()
 
 
 def this_process() -> dict[str, Any]:
