@@ -68,7 +68,7 @@ def test_the_documented_format() -> None:
     tools = [each for id in range(4, 57) for each in (start("Bash", str(id)), end("", str(id)))]
     usage = Usage(5.76, 350_000, 45_000, 850_000)
     read = start("Read", "x", file_path="/path/to/file.go")
-    shown = show([read, end(FILE, "x"), TODO], replace(EMOJI, most_lines=1))
+    shown = show([read, end(FILE, "x"), TODO], replace(EMOJI, max_lines=1))
     assert shown == (
         "⏺ Read(/path/to/file.go)\n"
         "✅ Result ← Read (45 lines, 1234 chars)\n"
@@ -188,7 +188,7 @@ def test_any_output_can_be_shown(raw: bytes, shown: str) -> None:
 )
 def test_the_length_of_shown_output(lines: int, chars: int, shown: str) -> None:
     """The settings limit lines and characters (0: no limit)."""
-    text = show([end("a\nb\ncccc")], replace(EMOJI, most_lines=lines, most_chars=chars))
+    text = show([end("a\nb\ncccc")], replace(EMOJI, max_lines=lines, max_chars=chars))
     assert text.partition("\n")[2] == shown
 
 

@@ -315,8 +315,8 @@ def make_look(settings: Settings, *, verbose: bool = False, stream: bool = True)
         emoji=settings.use_emoji,
         colour=settings.use_color,
         timestamp=settings.show_timestamp,
-        most_lines=settings.max_output_lines,
-        most_chars=settings.max_output_chars,
+        max_lines=settings.max_output_lines,
+        max_chars=settings.max_output_chars,
     )
 
 

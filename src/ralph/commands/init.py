@@ -121,7 +121,7 @@ def command(
     )
     is_in_the_way = settings_file.exists(directory) and not force
     if yes:
-        return init_questions.write_unasked(directory, said, found, is_in_the_way=is_in_the_way)
+        return init_questions.write_without_asking(directory, said, found, is_in_the_way=is_in_the_way)
     try:
         settings = init_questions.ask_settings(directory, said, found, is_in_the_way=is_in_the_way)
     except (click.Abort, KeyboardInterrupt):

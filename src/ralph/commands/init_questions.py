@@ -24,7 +24,7 @@ PATH = settings_file.PATH
 NEXT = 'Next: ralph run -p "What the agent should do"'
 
 
-def write_unasked(directory: Path, said: Answers, found: ProjectFacts, *, is_in_the_way: bool) -> int:
+def write_without_asking(directory: Path, said: Answers, found: ProjectFacts, *, is_in_the_way: bool) -> int:
     """Write settings from the options and the defaults, and print them since the user has not seen them."""
     if is_in_the_way:
         raise RalphError(f"{PATH} already exists.", "To overwrite it and keep a backup, add --force.")

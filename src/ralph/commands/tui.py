@@ -84,8 +84,8 @@ def make_app(
         emoji=emoji,
         colour=True,
         timestamp=look.timestamp,
-        most_lines=look.most_lines,
-        most_chars=look.most_chars,
+        max_lines=look.max_lines,
+        max_chars=look.max_chars,
     )
     return RalphApp(
         Feed(home, FeedSources(past, _roles)),

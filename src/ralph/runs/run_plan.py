@@ -69,7 +69,7 @@ def plan(settings: Settings, inputs: RunInputs, directory: Path, sandbox: Sandbo
         run="",
         flow=Flow.RUN,
         directory=str(directory),
-        agents=agent_specs(settings.agent, settings.idle_timeout_seconds, unasked(sandbox)),
+        agents=agent_specs(settings.agent, settings.idle_timeout_seconds, default_permissions(sandbox)),
         prompt=PromptSource(
             text=inputs.prompt or "",
             file=inputs.prompt_file or "",
@@ -127,7 +127,7 @@ def _unused(name: str, names: Collection[str]) -> str:
     return next(each for each in itertools.chain([name], numbered) if each not in names)
 
 
-def unasked(sandbox: SandboxSpec) -> Permissions:
+def default_permissions(sandbox: SandboxSpec) -> Permissions:
     """The default permissions of an agent: everything in a sandbox, otherwise only edits."""
     return Permissions.BYPASS if sandbox.is_real else Permissions.EDIT
 

@@ -24,7 +24,7 @@ from ralph.core.model import (
 from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.runs.location import Location, here
-from ralph.runs.run_plan import RunInputs, agent_specs, check_inputs, guarding, limits, unasked
+from ralph.runs.run_plan import RunInputs, agent_specs, check_inputs, default_permissions, guarding, limits
 from ralph.settings import Settings
 from ralph.store.bus import task_name
 
@@ -72,7 +72,7 @@ def plan(
     settings: Settings, task: SupervisedTask, directory: Path, sandbox: SandboxSpec = NO_SANDBOX
 ) -> Plan:
     supervise, idle = settings.supervise, settings.idle_timeout_seconds
-    configured = () if task.command else agent_specs(settings.agent, idle, unasked(sandbox))
+    configured = () if task.command else agent_specs(settings.agent, idle, default_permissions(sandbox))
     agents = configured or (_command(task.command, idle),)
     usual = limits(settings, supervise.max_restarts, supervise.agent_timeout_seconds)
     return Plan(

@@ -38,8 +38,8 @@ class ViewOptions(Struct, frozen=True):
     emoji: bool | None = None
     colour: bool | None = None
     timestamp: bool = False
-    most_lines: int = 5
-    most_chars: int = 2000
+    max_lines: int = 5
+    max_chars: int = 2000
 
 
 class _Marks(Struct, frozen=True):
@@ -189,9 +189,9 @@ class AgentLines:
 
     def _preview(self, text: str) -> str:
         """The start of an output, made harmless. The rest is not even processed."""
-        most_lines, most_chars = self._look.most_lines or len(text), self._look.most_chars or len(text)
-        lines = clean("\n".join(text[: 2 * most_chars].split("\n", most_lines)[:most_lines])).splitlines()
-        shown, room = [], most_chars
+        max_lines, max_chars = self._look.max_lines or len(text), self._look.max_chars or len(text)
+        lines = clean("\n".join(text[: 2 * max_chars].split("\n", max_lines)[:max_lines])).splitlines()
+        shown, room = [], max_chars
         for line in lines:
             if room <= 0:
                 break

@@ -37,7 +37,7 @@ from ralph.core.task_model import (
 )
 from ralph.errors import RalphError
 from ralph.protection.protect import Protection, protection
-from ralph.runs.run_plan import agent_spec, agent_specs, guarding, guardrails, limits, unasked
+from ralph.runs.run_plan import agent_spec, agent_specs, default_permissions, guarding, guardrails, limits
 from ralph.settings import CommandSettings, Settings
 from ralph.tasks.criteria import InForce, criteria_of, in_force, role_settings
 
@@ -107,7 +107,7 @@ def plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_S
     task, role = assignment.task, assignment.role
     criteria = in_force(task, role, settings.ralph)
     spec = task.completion_spec
-    agents = agents_of(settings, role, unasked(sandbox))
+    agents = agents_of(settings, role, default_permissions(sandbox))
     brief = TaskBrief(
         id=task.id,
         title=task.title,
