@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from conftest import Project, some, wait_until
 from faults.fault_support import REPEATED, RUNS, assert_sound, finish, killed, seeded, traces
 from faults.work_fault_support import (
+    GIT,
     KILL_AFTER,
     KILL_BEFORE,
     KILL_HARD,
@@ -37,8 +38,8 @@ def site(project: Project) -> Site:
 
 
 def moved_base(site: Site) -> str:
-    """A snippet that commits to the user's branch once, while a task is running."""
-    commit = "echo mine > mine.txt && git add mine.txt && git commit -qm Mine"
+    """A snippet that commits to the user's branch once, while a task is running, with a git that no trap kills."""
+    commit = f"echo mine > mine.txt && {GIT} add mine.txt && {GIT} commit -qm Mine"
     return f"[ -e {site.project.path}/mine.txt ] || (cd {site.project.path} && {commit})"
 
 
