@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import socket
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -206,7 +207,7 @@ for name in {names!r}:
         (repository.path / "connect.py").write_text(code)
         run(
             repository,
-            f"python3 connect.py >said 2>&1; ls '{place}' >>said",
+            f"{sys.executable} connect.py >said 2>&1; ls '{place}' >>said",
             sandbox={"readOnly": [str(place)]},
         )
     assert (repository.path / "said").read_text().split("\n")[:-1] == ["denied"] * len(names) + ["a b.sock"]
@@ -219,7 +220,7 @@ def scopes_sockets() -> bool:
 
 def test_limits_hold_inside(repository: Project) -> None:
     """A process that asks for more memory than allowed does not get it."""
-    python = "python3 -c 'bytearray(300 << 20)' 2>error || touch refused"
+    python = f"{sys.executable} -c 'bytearray(300 << 20)' 2>error || touch refused"
     run(repository, f"{python}; {DONE}", sandbox={"memoryMb": 100})
     assert (repository.path / "refused").exists() and "MemoryError" in (repository.path / "error").read_text()
 

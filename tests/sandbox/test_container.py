@@ -28,7 +28,7 @@ IMAGE = "example/image:1"
 BACKEND = Container(IMAGE)
 
 
-@pytest.fixture(params=["docker", "podman"])
+@pytest.fixture(params=some(["podman", "docker"], 1))
 def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     with faked(tmp_path, monkeypatch, request.param) as bench:
         yield bench
