@@ -132,7 +132,7 @@ class Engine:
             for each in faults:
                 if line.startswith(each["at"]) and each.get("times", 1) > 0:
                     each["times"] = each.get("times", 1) - 1
-                    (self.place / "faults").write_text(json.dumps(faults))
+                    replace(self.place / "faults", faults)
                     return str(each["is"])
         return ""
 
@@ -189,7 +189,7 @@ class Engine:
         return say(files[2], f"unknown command: {verb}", 1)
 
     def keep(self, name: str, row: dict[str, Any]) -> None:
-        (self.place / "sandboxes" / name).write_text(json.dumps(row))
+        replace(self.place / "sandboxes" / name, row)
 
     # ---- docker, podman ----
 
@@ -219,7 +219,7 @@ class Engine:
         identity = f"{time.time_ns():064x}"
         labels = dict(label.split("=", 1) for label in options.get("--label", []))
         record = {"name": options.get("--name", [""])[0], "labels": labels, "pid": 0}
-        (place / identity).write_text(json.dumps(record))
+        replace(place / identity, record)
         env = {"PATH": os.environ["PATH"]}
         for each in options.get("--env", []):
             key, equals, value = each.partition("=")
@@ -227,7 +227,7 @@ class Engine:
         command = [options["--entrypoint"][0], *words[1:]]
 
         def note(pid: int) -> None:
-            (place / identity).write_text(json.dumps(record | {"pid": pid}))
+            replace(place / identity, record | {"pid": pid})
 
         code = self.started(connection, command, env, "/", files, passes=True, note=note)
         (place / identity).unlink(missing_ok=True)
@@ -306,6 +306,13 @@ def split(words: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         else:
             options.setdefault(word, []).append("")
     return options, rest
+
+
+def replace(file: Path, content: Any) -> None:
+    """Write a file as a whole: tests read it at any moment."""
+    new = file.parents[1] / f"{file.name}.{threading.get_ident()}"
+    new.write_text(json.dumps(content))
+    new.rename(file)
 
 
 def say(file: int, text: str, code: int = 0) -> int:
