@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from ralph.errors import RalphError
-from ralph.store.database import open_database, transaction
+from ralph.store.database import Busy, open_database, transaction
 from ralph.store.home import Home
 
 COUNT = "SELECT count(*) FROM commands"
@@ -52,3 +54,25 @@ def test_a_directory_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "ralph.db").mkdir()
     with pytest.raises(RalphError, match="Is a directory"):
         open_database(tmp_path / "ralph.db")
+
+
+@pytest.mark.parametrize("lock", ["BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+def test_a_store_that_another_process_is_creating(tmp_path: Path, lock: str) -> None:
+    """Whichever lock the other one holds, opening waits for it."""
+    path = tmp_path / "ralph.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute(lock)
+    other.execute("PRAGMA user_version").fetchall()
+    release = threading.Timer(0.3, other.execute, ["COMMIT"])
+    release.start()
+    db = open_database(path)
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    release.join()
+
+
+def test_a_store_that_stays_locked(tmp_path: Path) -> None:
+    """Opening stops waiting when its patience is used up."""
+    other = sqlite3.connect(tmp_path / "ralph.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Busy, match="is locked by another process"):
+        open_database(tmp_path / "ralph.db", patience=0.05)

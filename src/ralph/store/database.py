@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,7 +111,7 @@ def open_database(path: Path, patience: float = 30.0) -> sqlite3.Connection:
         _make(path)
         db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
-            _prepare(db, path)
+            _prepare(db, path, patience)
         except BaseException:
             db.close()
             raise
@@ -176,14 +177,27 @@ def _known(db: sqlite3.Connection, path: Path) -> tuple[int, set[str]]:
     return version, tables
 
 
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
+def _prepare(db: sqlite3.Connection, path: Path, patience: float) -> None:
     version, tables = _known(db, path)
     mode = "TRUNCATE" if is_on_network(path) else "WAL"
     if db.execute("PRAGMA journal_mode").fetchone()[0].upper() != mode:
-        db.execute(f"PRAGMA journal_mode = {mode}")
+        _set_journal_mode(db, mode, patience)
     db.execute("PRAGMA synchronous = FULL")
     if version == 0 or "tasks" not in tables:
         _create(db)
+
+
+def _set_journal_mode(db: sqlite3.Connection, mode: str, patience: float) -> None:
+    """Set it patiently: SQLite itself does not wait here while another process creates the store."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            db.execute(f"PRAGMA journal_mode = {mode}")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _create(db: sqlite3.Connection) -> None:
