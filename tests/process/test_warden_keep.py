@@ -32,6 +32,11 @@ def lives(pid: int) -> bool:
     return process_start(pid) is not None
 
 
+def is_reaped(pid: int) -> bool:
+    """Whether even its zombie is gone, which spares the processes above it."""
+    return not Path(f"/proc/{pid}").exists()
+
+
 def number(rig: Rig, name: str) -> int:
     return int(rig.wait_for(name))
 
@@ -85,7 +90,7 @@ def test_a_shell_that_waits_for_a_spared_process_is_spared_too(rig: Rig) -> None
     rig.warden.sweep([run])
     assert lives(run) and lives(shell) and not rig.survivors()
     rig.sh(f"kill {run}")
-    wait_until(lambda: not lives(run))
+    wait_until(lambda: is_reaped(run))
     assert lives(shell) and rig.warden.leftovers() == 1
     rig.warden.sweep([run])
     assert not lives(shell)
@@ -174,7 +179,7 @@ def test_a_command_dies_with_its_warden_even_if_a_descendant_is_spared(careful: 
     spared, shell = number(rig, "spared"), number(rig, "shell")
     assert lives(spared) and lives(shell) and rig.warden.leftovers() == 1
     os.kill(spared, signal.SIGKILL)
-    wait_until(lambda: not lives(spared))
+    wait_until(lambda: is_reaped(spared))
     rig.warden.sweep([spared])
     assert not lives(shell)
 
