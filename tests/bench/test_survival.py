@@ -34,6 +34,12 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordeal, "SETTLING", 0.3)
 
 
+@pytest.fixture(scope="module")
+def usual() -> Usual:
+    """An undisturbed run of ours on this machine, so that trouble strikes while it works."""
+    return survival.usual_run(HARNESSES["ralph"])
+
+
 @pytest.fixture
 def place(fast: None) -> Iterator[Site]:
     """A site of the shell loop, with nothing done yet."""
@@ -162,11 +168,9 @@ def test_two_shell_loops_run_at_the_same_time(fast: None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [name for name in CASES if name != "500 MB of output"])
-def test_ours_survives(case: str, fast: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ours_survives(case: str, usual: Usual) -> None:
     """Nothing is lost, left behind or hung, and the work is finished."""
     if case == "disk full" and not ordeal.can_mount():
         pytest.skip("cannot mount anything on this machine")
-    if case == "started twice":  # the second must start while the first works, on a busy machine too
-        monkeypatch.setattr(ordeal, "PIECE_SECONDS", 0.5)
-    found = survival.undergo(HARNESSES["ralph"], CASES[case], 0, Usual(1.5, PIECES))
+    found = survival.undergo(HARNESSES["ralph"], CASES[case], 0, usual)
     assert not found.is_bad, found

@@ -28,6 +28,14 @@ FAILED test_greet.py::test_greeting - AssertionError: assert 'Hello, Ada' == ...
         ("a\nx.ts(3,1): error TS2304: no 'y'.\nb\n", ("x.ts(3,1): error TS2304: no 'y'.",)),
         ("ok 1 - a\nnot ok 2 - b\n# tests 2\n", ("not ok 2 - b",)),
         (PYTEST, tuple(PYTEST.splitlines()[n] for n in (1, 4, 5, 7, 8))),
+        (
+            "  ✓ handles errors\nok 2 - cannot parse\nPASS src/errors.test.js\n0 failures, no errors\n"
+            "test parse_error ... ok\ntest_errors.py::test_error PASSED [ 50%]\n"
+            "test_errors.py::test_b FAILED [100%]\n1 failed, 0 errors\n",
+            ("test_errors.py::test_b FAILED [100%]", "1 failed, 0 errors"),
+        ),
+        ("  1 failing\n\n  1) gt\n       orders majors:\n", ("  1 failing", "  1) gt")),
+        ("test parse_error ... ok\n", ("test parse_error ... ok",)),
         ("\n".join(map(str, range(20))), ("15", "16", "17", "18", "19")),
     ],
 )

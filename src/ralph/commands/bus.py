@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ralph.commands.common import NATURAL
 from ralph.errors import RalphError
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def read(folder: str, project: bool, types: tuple[str, ...], since: str | None, 
 @click.option(
     "-n",
     "--last",
-    type=click.IntRange(0),
+    type=NATURAL,
     default=10,
     metavar="N",
     help="Number of old messages to show first. [10]",

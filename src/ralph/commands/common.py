@@ -132,38 +132,24 @@ def newest_run(runs: Runs) -> Run:
     raise RalphError(f"There is no run in {where.lock}.", "To list the runs of all projects: ralph status")
 
 
-class Count(click.ParamType[int]):
-    """A whole number, 1 or more."""
+class WholeNumber(click.ParamType[int]):
+    """A whole number from `least` to `most`."""
 
     name = "number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return _whole(self, value, 1, param, ctx)
-
-
-class Natural(click.ParamType[int]):
-    """A whole number, 0 or more."""
-
-    name = "number"
+    def __init__(self, least: int, most: int | None = None) -> None:
+        self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return _whole(self, value, 0, param, ctx)
-
-
-def _whole(
-    kind: click.ParamType[int],
-    value: Any,
-    least: int,
-    param: click.Parameter | None,
-    ctx: click.Context | None,
-) -> int:
-    try:
-        number = int(value)
-    except ValueError:
-        kind.fail(f"must be a whole number, not {value!r}.", param, ctx)
-    if number < least:
-        kind.fail(f"must be {least} or more, not {value!r}.", param, ctx)
-    return number
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"must be a whole number, not {value!r}.", param, ctx)
+        if number < self.least:
+            self.fail(f"must be {self.least} or more, not {value!r}.", param, ctx)
+        if self.most is not None and number > self.most:
+            self.fail(f"must be {self.most} or less, not {value!r}.", param, ctx)
+        return number
 
 
 class Amount(click.ParamType[float]):
@@ -183,7 +169,7 @@ class Amount(click.ParamType[float]):
         return number
 
 
-COUNT, NATURAL, AMOUNT = Count(), Natural(), Amount()
+COUNT, NATURAL, PORT, AMOUNT = WholeNumber(1), WholeNumber(0), WholeNumber(0, 65_535), Amount()
 
 
 def budget_options(function: F) -> F:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ralph.commands.common import PORT
+
 if TYPE_CHECKING:
     from ralph.modelserver.clients import Client
 
@@ -21,9 +23,7 @@ def command() -> None:
 
 @command.command("model-server", short_help="Serve a scripted model to real agent CLIs.")
 @click.argument("script", type=click.Path())
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port to listen on. [a free port]"
-)
+@click.option("--port", type=PORT, default=0, metavar="N", help="Port to listen on. [a free port]")
 @click.option("--log", type=click.Path(), metavar="FILE", help="Append every request to FILE as JSON lines.")
 @click.option("--json", "as_json", is_flag=True, help="Print URL and settings as one JSON object.")
 def model_server(script: str, port: int, log: str | None, as_json: bool) -> int:

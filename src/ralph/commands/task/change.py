@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralph.commands.common import complete_task, open_tasks, task_argument, work_settings
-from ralph.commands.task.options import EDITED, TaskCommand, changed, explained, is_given, task_options
+from ralph.commands.task.options import (
+    EDITED,
+    TaskCommand,
+    TaskEditCommand,
+    changed,
+    explained,
+    is_given,
+    task_options,
+)
 from ralph.core.task_model import TaskStatus
 from ralph.errors import RalphError
 
@@ -78,7 +86,7 @@ def _create(tasks: Tasks, values: dict[str, Any], options: dict[str, Any]) -> No
     click.echo(f"Created {entry.id}.")
 
 
-@click.command("edit", cls=TaskCommand)
+@click.command("edit", cls=TaskEditCommand)
 @task_argument
 @click.option("--title", metavar="TEXT", help="New title.")
 @click.option(

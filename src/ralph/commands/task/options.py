@@ -35,7 +35,7 @@ class TaskCommand(click.Command):
         first, *others = ROLES
         of_roles, rest = [], []
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            record = self.help_of(param, ctx) if isinstance(param, click.Option) else None
             if record and not isinstance(param, RoleOption):
                 rest.append(record)
             elif record and isinstance(param, RoleOption) and param.role == first:
@@ -45,6 +45,17 @@ class TaskCommand(click.Command):
         same = ", ".join(f"--{role}-…" for role in others)
         with formatter.section(f"Options for each role (also {same})"):
             formatter.write_dl(of_roles)
+
+    def help_of(self, option: click.Option, ctx: click.Context) -> tuple[str, str] | None:
+        return option.get_help_record(ctx)
+
+
+class TaskEditCommand(TaskCommand):
+    """Its help shows no defaults: a value that is not given stays as it is."""
+
+    def help_of(self, option: click.Option, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().help_of(option, ctx)
+        return record and (record[0], record[1].partition(" [")[0])
 
 
 def _complete(words: Callable[[], Iterable[str]]) -> Any:
