@@ -109,6 +109,8 @@ def test_damage_is_a_warning(project: Project, task: Path) -> None:
     [
         (["post", "nowhere", "x"], "nowhere: directory not found."),
         (["read", "nowhere"], "nowhere: directory not found."),
+        (["read", "/dev/null"], "/dev/null is not a directory."),
+        (["tail", "build", "-n", "-1"], "must be 0 or more, not '-1'."),
         (["post", "build", "x", "--type", "two words"], "'two words' is not a message type"),
         (["read", "build", "--type", "a b"], "'a b' is not a message type"),
         (["read", "build", "--since", "x"], "message 'x' not found."),

@@ -268,7 +268,7 @@ def test_a_run_is_found_by_a_unique_prefix_or_suffix(project: Project) -> None:
     none = project.run("status", "%")
     assert (none.code, none.err.splitlines()) == (
         2,
-        ["ralph: error: There is no run '%'.", "  `ralph status` lists the runs."],
+        ["ralph: error: There is no run '%'.", "  To list the runs: ralph status"],
     )
 
 
@@ -405,7 +405,7 @@ def test_resume_without_an_unfinished_run(project: Project) -> None:
         2,
         [
             f"ralph: error: No unfinished run in {project.path}.",
-            "  Start one with `ralph run`. `ralph status` lists runs.",
+            "  Start one with `ralph run`. To list the runs: ralph status",
         ],
     )
 

@@ -94,8 +94,8 @@ def test_the_plugin_is_not_copied_into_itself(project: Project) -> None:
     assert (PLUGIN / ".claude-plugin/plugin.json").is_file()
 
 
-def test_a_folder_that_is_not_writable(project: Project) -> None:
-    """One line, no traceback."""
+def test_a_folder_below_a_file(project: Project) -> None:
+    """A file above it: one clear error."""
     (project.path / "file").touch()
     result = project.run("plugin", "install", "--dir", "file/below")
-    assert result.code == 2 and "file: File exists" in result.err and "Traceback" not in result.err
+    assert result.code == 2 and "file is not a directory." in result.err and "Traceback" not in result.err

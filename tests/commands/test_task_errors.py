@@ -108,7 +108,7 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         ),
         (
             ("edit", "NOBODY", "--priority", "1"),
-            "There is no task 'NOBODY' in this project.\n  `ralph task list`",
+            "There is no task 'NOBODY' in this project.\n  To list the tasks: ralph task list",
         ),
         (("edit", "OLD", "--title", ""), "--title is missing."),
         (("edit", "OLD", "--status", "reviewing"), "Invalid value for '--status'"),

@@ -504,9 +504,10 @@ def test_a_bus_that_cannot_be_written_stops_nothing(task: Task) -> None:
 
 
 def test_refusals_are_clear(task: Task) -> None:
-    """A file in place of the folder."""
+    """A file in place of the folder, and no folder."""
     (task.project.path / "tasks/file").touch()
     assert_clear(task.project.run("supervise", "tasks/file", "--", "true"), "tasks/file is not a directory")
+    assert_clear(task.project.run("supervise", "tasks/none", "--", "true"), "mkdir -p tasks/none")
 
 
 def test_a_child_run_and_its_agents_die_with_a_killed_parent(task: Task) -> None:

@@ -146,6 +146,13 @@ def test_the_command_explains(project: Project) -> None:
     assert 'export HOME="$(mktemp -d)"' in err
 
 
+@pytest.mark.parametrize("port", ["65536", "-1", "http"])
+def test_the_command_refuses_a_bad_port(project: Project, port: str) -> None:
+    """Ports go from 0 to 65535."""
+    result = project.run("dev", "model-server", "script.json", "--port", port)
+    assert result.code == 2 and "--port" in result.err and f"not '{port}'" in result.err, result.err
+
+
 def test_the_command_refuses_a_bad_script(project: Project) -> None:
     """The error names file and key; exit 2."""
     (project.path / "script.yaml").write_text("turns: [{tetx: a}]")

@@ -134,10 +134,7 @@ def _path(folder: str, project: bool) -> Path:
     from ralph.store import bus
 
     place = Path(folder)
-    if not place.is_dir():
-        raise RalphError(
-            f"{folder}: directory not found.", f"Check the path, or create the task folder: mkdir -p {folder}"
-        )
+    bus.check_folder(place)
     return bus.project_bus(place) if project else bus.task_bus(place)
 
 

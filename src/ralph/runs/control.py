@@ -15,7 +15,7 @@ from ralph.store.task_folder import Folder
 
 def pause(runs: Runs, run: Run) -> str:
     if not run.is_live:
-        raise RalphError(f"Run {run.id} is not running.", "`ralph status` lists runs.")
+        raise RalphError(f"Run {run.id} is not running.", "To list the runs: ralph status")
     runs.send(run.id, Pause(time.time()))
     return f"Run {run.id} pauses after the current step. To continue: ralph resume {run.id}"
 

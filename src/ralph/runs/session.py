@@ -131,5 +131,5 @@ def unfinished(runs: Runs, where: Location) -> Run:
         if stop is None or stop.outcome is not Outcome.COMPLETE:
             return run
     raise RalphError(
-        f"No unfinished run in {where.lock}.", "Start one with `ralph run`. `ralph status` lists runs."
+        f"No unfinished run in {where.lock}.", "Start one with `ralph run`. To list the runs: ralph status"
     )

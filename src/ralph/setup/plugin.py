@@ -44,7 +44,10 @@ def install(target: Path, *, force: bool) -> Path | None:
             f"{target} exists, but is not a copy of Ralph's plugin.",
             "Choose another directory with --dir, or use --force to rename the existing one.",
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise RalphError(f"{error.filename} is not a directory.", "Choose another one: --dir DIR") from error
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         shutil.copytree(source, scratch / "new", ignore=shutil.ignore_patterns("__pycache__"))

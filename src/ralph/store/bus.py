@@ -57,6 +57,17 @@ class Posted(msgspec.Struct, frozen=True):
     moved: Damage | None = None
 
 
+def check_folder(folder: Path) -> None:
+    """Raise an error if there is no task folder of this name."""
+    if folder.is_dir():
+        return
+    if os.path.lexists(folder):
+        raise RalphError(f"{folder} is not a directory.", "Choose a directory as the task folder.")
+    raise RalphError(
+        f"{folder}: directory not found.", f"Check the path, or create the task folder: mkdir -p {folder}"
+    )
+
+
 def task_bus(folder: Path) -> Path:
     """The bus of a task, in its folder."""
     return folder / TASK_BUS

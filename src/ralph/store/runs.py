@@ -163,7 +163,7 @@ class Runs:
         if len(exact or runs) == 1:
             return (exact or runs)[0]
         if not runs:
-            raise RalphError(f"There is no run {name!r}.", "`ralph status` lists the runs.")
+            raise RalphError(f"There is no run {name!r}.", "To list the runs: ralph status")
         ids = ", ".join(run.id for run in runs[:5])
         raise RalphError(f"{name!r} matches several runs: {ids}.", "Give more of the id.")
 

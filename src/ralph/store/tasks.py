@@ -106,7 +106,7 @@ class Tasks:
 
     @staticmethod
     def _missing(id: str) -> RalphError:
-        return RalphError(f"There is no task {id!r} in this project.", "`ralph task list` lists the tasks.")
+        return RalphError(f"There is no task {id!r} in this project.", "To list the tasks: ralph task list")
 
     def graph(self) -> dict[str, tuple[str, ...]]:
         """The dependencies of each task."""
@@ -227,7 +227,7 @@ class Tasks:
                     self._insert(replace(task, created_at=task.created_at or now, updated_at=now))
         except Taken:
             raise RalphError(
-                "One of these tasks already exists.", "`ralph task list` lists the tasks."
+                "One of these tasks already exists.", "To list the tasks: ralph task list"
             ) from None
 
     def put(self, task: Task) -> None:

@@ -26,7 +26,7 @@ from ralph.files.paths import real
 from ralph.runs.location import Location, here
 from ralph.runs.run_plan import RunInputs, agent_specs, check_inputs, default_permissions, guarding, limits
 from ralph.settings import Settings
-from ralph.store.bus import task_name
+from ralph.store.bus import check_folder, task_name
 
 
 class SupervisedTask(Struct, frozen=True):
@@ -43,8 +43,7 @@ def make_task(
     folder: Path, project: str | None, name: str | None, command: tuple[str, ...], inputs: RunInputs
 ) -> SupervisedTask:
     """Check the command line before anything starts."""
-    if not folder.is_dir():
-        raise RalphError(f"{folder} is not a directory.", f"Create the task folder first: mkdir -p {folder}")
+    check_folder(folder)
     if command and (inputs.prompt is not None or inputs.prompt_file is not None):
         raise RalphError(
             "A custom command cannot have a prompt.", "Leave out --prompt, or the command after `--`."
