@@ -243,7 +243,7 @@ def test_a_task_that_cannot_be_committed_is_not_done() -> None:
     """A failed commit leads to another iteration, with the reason as feedback."""
     plan = a_plan(Flow.WORK, scm=Scm("git", ("commit",), "T-1: done"))
     changed = replace(SEEN, changed=True)
-    state = play(plan, SEEN, CLAIMED, SEEN, changed, Did(at=5.0, detail="the hook says no"))
+    state = play(plan, SEEN, CLAIMED, SEEN, changed, Did(at=5.0, refused="the hook says no"))
     assert state.stop is None and state.unproved == "commit: the hook says no"
     assert state.feedback == (
         Feedback(FailAction.APPEND, "The work could not be committed: the hook says no"),
@@ -340,7 +340,7 @@ def test_the_board_is_read_again_after_a_pause() -> None:
 
 def test_an_empty_answer_in_a_prd_loop_is_retried_three_times() -> None:
     """Three empty answers in a row use no iteration, the fourth does."""
-    board = replace(SEEN, board=BoardSeen("implement", False))
+    board = replace(SEEN, board=BoardSeen("implement", False), tree="a")
     empty = replace(WORKED, ended=Ended.EMPTY)
     state = play(a_plan(Flow.PRD), *(board, empty, board) * 3)
     assert state.iteration == 0
@@ -349,7 +349,7 @@ def test_an_empty_answer_in_a_prd_loop_is_retried_three_times() -> None:
 
 def test_an_empty_answer_loses_neither_feedback_nor_guidance() -> None:
     """The retry after an empty answer gets the same feedback and guidance."""
-    board, empty = NOT_DONE, replace(WORKED, ended=Ended.EMPTY)
+    board, empty = replace(NOT_DONE, tree="a"), replace(WORKED, ended=Ended.EMPTY)
     steer = Steer(at=0.5, id=7, text="use tabs")
     illegal = replace(WORKED, board=BoardSeen("implement", False, illegal=("no",)))
     first = (board, illegal, replace(board, board=illegal.board), steer, board)
@@ -393,13 +393,13 @@ def test_a_degraded_check_completes_a_run_only_if_allowed() -> None:
 def test_a_commit_follows_green_checks_and_not_red_ones() -> None:
     """After passed checks, changes are committed with the agent's message; after failed ones they are not."""
     plan = a_plan(checks=(GUARDRAIL,), scm=Scm("git", ("commit",)))
-    changed = replace(SEEN, changed=True)
+    changed = replace(SEEN, changed=True, delivery="delivered", head="head")
     message = Ran(at=4.0, ended=Ended.OK, agent="first", text="Add a thing\nbecause")
     state = play(plan, SEEN, CLAIMED, SEEN, GREEN, changed)
     step = machine.next_step(state)
     assert isinstance(step, RunAgent) and step.purpose is Purpose.MESSAGE
     state = machine.apply(state, message)
-    assert machine.next_step(state) == Commit(1, "Add a thing")
+    assert machine.next_step(state) == Commit(1, "Add a thing", "delivered", "head")
     assert machine.apply(state, Did(at=5.0)).stop is not None
     assert play(plan, SEEN, CLAIMED, SEEN, RED).phase is Phase.BEFORE
     assert play(plan, SEEN, WORKED, SEEN, GREEN, SEEN).phase is Phase.BEFORE
@@ -547,6 +547,7 @@ def answers(draw: st.DrawFn, state: State) -> Result:
             children=draw(st.integers(0, 1)),
             tree=draw(st.sampled_from(["", "a", "b"])),
             changed=draw(st.booleans()),
+            lacking=draw(st.sampled_from([(), (), ("big is too large",)])),
             waited=draw(st.floats(0, 700)),
         )
     if isinstance(step, RunAgent):
@@ -573,7 +574,13 @@ def answers(draw: st.DrawFn, state: State) -> Result:
             usage=draw(usages),
             retry_at=draw(st.none() | times.map(lambda t: at + t)),
         )
-    return Did(at, took, over=draw(st.booleans()))
+    return Did(
+        at,
+        took,
+        over=draw(st.booleans()),
+        refused=draw(st.sampled_from(["", "", "no"])),
+        tree=draw(st.sampled_from(["", "", "a", "b"])) if isinstance(step, Commit) else "",
+    )
 
 
 @dataclass(repr=False)
@@ -672,7 +679,9 @@ def test_commands_are_legal_at_any_moment(history: History, command: Command) ->
     for state in history.states:
         after = machine.apply(state, command)
         step = machine.next_step(after)
-        if state.stop and not isinstance(command, Resume):
+        if state.stop and isinstance(command, Steer):
+            assert step == state.stop or (after.stop is None or after.stop.notes)
+        elif state.stop and not isinstance(command, Resume):
             assert step == state.stop
         elif isinstance(command, Cancel):
             assert isinstance(step, Stop) and step.outcome is Outcome.INTERRUPTED
@@ -728,7 +737,9 @@ def _tours() -> Iterator[tuple[Plan, tuple[Result | Command, ...]]]:
         (SEEN, WORKED, SEEN, GREEN, changed, cut_off, message, Did(at=5.0, over=False), Did(at=5.0)),
     )
     yield committing, (SEEN, WORKED, SEEN, GREEN, SEEN)
-    yield committing, (SEEN, WORKED, SEEN, GREEN, changed, replace(message, text=""))
+    yield committing, (SEEN, WORKED, SEEN, GREEN, replace(SEEN, tree="new"))
+    yield committing, (SEEN, WORKED, SEEN, GREEN, changed, message, Did(at=5.0, tree="new"))
+    yield a_plan(scm=scm), (SEEN, WORKED, SEEN, changed, message, Did(at=5.0, tree="new"))
     yield a_plan(scm=scm), (SEEN, WORKED, SEEN)
     yield a_plan(), (SEEN, WORKED, SEEN)
     done = replace(SEEN, done=True, children=1, changed=True)
@@ -740,7 +751,6 @@ def _tours() -> Iterator[tuple[Plan, tuple[Result | Command, ...]]]:
     with_scm = replace(supervised, scm=scm)
     yield with_scm, (done, done, message, Did(at=5.0))
     yield with_scm, (done, replace(done, changed=False))
-    yield with_scm, (done, done, replace(message, text=""))
     board = replace(SEEN, board=BoardSeen("implement", False))
     approving = replace(SEEN, board=BoardSeen("review", False, approves=True, legal="{}"))
     yield a_plan(Flow.PRD, checks=(GUARDRAIL,)), (board, WORKED, approving, RED, Did(at=5.0))

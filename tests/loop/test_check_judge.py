@@ -36,7 +36,7 @@ def test_the_judge_is_asked_in_an_empty_directory(project: Project, tmp_path: Pa
     with judging(project, f"pwd -P > {tmp_path}/place; ls -A >> {tmp_path}/place; echo '{MET}'") as found:
         assert found.verdict(CRITERION).green
     (place,) = (tmp_path / "place").read_text().split()
-    assert "ralph-judge-" in place and not Path(place).exists()
+    assert "ralph-empty-" in place and not Path(place).exists()
 
 
 def test_the_judges_prompt_and_answer_are_kept(project: Project) -> None:

@@ -17,6 +17,7 @@ from ralph.core.model import Check, Flow
 from ralph.errors import RalphError
 from ralph.loop import output
 from ralph.loop.check_runner import CheckOutcome
+from ralph.scm.git import GitError
 
 
 @contextmanager
@@ -197,14 +198,22 @@ def test_a_result_is_not_reused_elsewhere(
     assert runs(note) == 2
 
 
-def test_a_result_is_not_reused_if_the_tree_is_unknown(repository: Project, tmp_path: Path) -> None:
-    """When git fails, it is unknown whether anything changed, so the command runs again."""
-    note = tmp_path / "note"
-    checks = command_check(noting(note), "a"), command_check(noting(note), "b")
+def test_a_check_has_no_verdict_if_the_tree_is_unknown(repository: Project, tmp_path: Path) -> None:
+    """When git fails, it is unknown whether anything changed: that is an error, not a verdict."""
+    checks = command_check("true", "a"), command_check("true", "b")
     with checking(repository, *checks, flow=Flow.WORK) as found:
         (repository.path / ".git").rename(tmp_path / "away")
-        assert [found.verdict(check).green for check in checks] == [True, True]
-    assert runs(note) == 2
+        with pytest.raises(GitError):
+            found.verdict(checks[0])
+
+
+def test_a_fresh_copy_that_cannot_be_made_is_no_verdict(repository: Project, tmp_path: Path) -> None:
+    """A clean check whose copy git cannot write is an error of git, not a failed check."""
+    check = command_check("true", is_clean=True)
+    with checking(repository, check) as found:
+        (repository.path / ".git").rename(tmp_path / "away")
+        with pytest.raises(GitError):
+            found.verdict(check)
 
 
 def test_a_command_that_timed_out_is_not_reused(project: Project, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from loop.loop_support import (
     opened_loop,
     shell_agent,
 )
+from ralph.core import machine
 from ralph.core.events import (
     AgentEnded,
     AgentStarted,
@@ -42,10 +43,11 @@ from ralph.core.model import (
     PromptSource,
     PromptVia,
     Purpose,
+    Resume,
     Scm,
     Stop,
 )
-from ralph.loop.driver import Driver
+from ralph.loop.driver import GIT_PAUSES, Driver
 from ralph.scm.snapshots import HUGE_FILE
 
 ONE_COMMITTED = ["plan", "look", "run_agent", "look", "run_checks", "look", "run_agent", "commit", "stop"]
@@ -79,7 +81,7 @@ def test_one_iteration_from_the_first_look_to_the_commit(committing: Project) ->
         Committed,
     ]
     (committed,) = loop.told(Committed)
-    assert committed.message == "DONE" and committed.commit == committing.git("rev-parse", "HEAD").strip()
+    assert committed.message == "Do it." and committed.commit == committing.git("rev-parse", "HEAD").strip()
     assert "Ralph-Run" in committing.git("log", "-1", "--format=%B")
 
 
@@ -100,26 +102,31 @@ def test_the_commit_message_has_its_own_prompt(committing: Project) -> None:
     assert names == ["prompt_001.txt", "prompt_001_message.txt"]
 
 
-def test_a_failed_commit_is_reported_and_the_run_continues(committing: Project) -> None:
-    """A commit refused by a hook is a notice and a note in the outcome, and does not stop the run."""
+def test_a_refused_commit_is_fed_back(committing: Project) -> None:
+    """Work that a hook refuses to commit is not done: the hook's words go into the next prompt."""
     hook = committing.path / ".git/hooks/pre-commit"
     hook.write_text("#!/bin/sh\necho tidy up first >&2; exit 1\n")
     hook.chmod(0o755)
     scm = Scm("git", ("commit -a",), message="Fixed")
-    with opened_loop(committing, f"touch made; {CLAIM}", scm=scm) as loop:
+    with opened_loop(committing, f"touch made; {CLAIM}", scm=scm, iterations=2) as loop:
         state = loop.drive()
-        assert end_of(state) == UNVERIFIED and state.stop is not None
-        (problem,) = loop.notices
-        assert "tidy up first" in problem and state.stop.notes == (problem,)
+        assert end_of(state) == (Outcome.LIMIT, Cause.ITERATIONS) and state.stop is not None
+        assert [text for text in loop.notices if "Not committed: git commit failed: tidy up first" in text]
+        assert "tidy up first" in state.stop.reason
+    assert "tidy up first" in (committing.path / ".ralph/prompt_002.txt").read_text()
 
 
-@pytest.mark.parametrize("command", ["git", "true"])
-def test_an_unreadable_scm_task_is_reported(committing: Project, command: str) -> None:
-    """An unclosed quote in an scm task is a notice, and the other tasks run."""
+@pytest.mark.parametrize(
+    ("command", "end"), [("git", (Outcome.LIMIT, Cause.ITERATIONS)), ("true", UNVERIFIED)]
+)
+def test_an_unreadable_scm_task_is_reported(
+    committing: Project, command: str, end: tuple[Outcome, Cause]
+) -> None:
+    """An unclosed quote in an scm task is a notice; without a commit, the work is not delivered."""
     scm = Scm(command, ("commit -m 'x", "status"), message="Fixed")
     with opened_loop(committing, f"touch made; {CLAIM}", scm=scm) as loop:
-        assert end_of(loop.drive()) == UNVERIFIED
-    assert loop.notices == ['scm.tasks: "commit -m \'x" was not run: No closing quotation.']
+        assert end_of(loop.drive()) == end
+    assert 'scm.tasks: "commit -m \'x" was not run: No closing quotation.' in loop.notices[0]
 
 
 def test_a_claim_that_was_given_needs_no_agent(project: Project) -> None:
@@ -193,7 +200,7 @@ def test_a_resumed_iteration_reads_its_prompt_again(project: Project) -> None:
         (Flow.WORK, Limits(1), ClaimKind.TAG, "echo", [True, False]),
         (Flow.WORK, Limits(1), ClaimKind.TAG, "exit 1", [True, True]),
         (Flow.SUPERVISE, Limits(1), ClaimKind.TAG, "echo", [True, True]),
-        (Flow.SUPERVISE, Limits(1), ClaimKind.GIVEN, "echo", [False]),
+        (Flow.SUPERVISE, Limits(1), ClaimKind.GIVEN, "echo", [True]),
     ],
 )
 def test_the_tree_is_hashed_only_where_needed(
@@ -213,19 +220,25 @@ def test_stagnation_stops_the_run(project: Project) -> None:
     assert (end_of(state), state.iteration) == ((Outcome.LIMIT, Cause.STAGNATION), 2)
 
 
-def test_a_git_failure_is_reported_once(repository: Project) -> None:
-    """A missing repository is a notice, and the run continues without it."""
-    git = repository.path / ".git"
+def test_a_git_that_keeps_failing_stops_the_run(repository: Project) -> None:
+    """Without git nobody knows what would be committed, so the run stops, and continues from there when resumed."""
+    git, away = repository.path / ".git", repository.path.with_name("away")
 
     def heard(loop: Loop, event: Event) -> None:
-        if isinstance(event, AgentStarted) and git.exists():
-            git.rename(repository.path.with_name("away"))
+        if isinstance(event, AgentStarted) and event.purpose is Purpose.WORK:
+            git.rename(away)
 
-    limits, scm = Limits(2, stagnation=5), Scm("git", ("commit",))
-    with opened_loop(repository, "echo on", heard=heard, limits=limits, scm=scm) as loop:
+    with opened_loop(repository, f"touch made; {CLAIM}", heard=heard, scm=Scm("git", ("commit",))) as loop:
         state = loop.drive()
-    assert end_of(state) == (Outcome.LIMIT, Cause.ITERATIONS)
-    assert ["is no longer the git directory" in text for text in loop.notices] == [True]
+        assert (end_of(state), state.phase) == ((Outcome.FATAL, Cause.GIT), Phase.AFTER)
+        assert state.stop is not None and "is no longer the git directory" in state.stop.reason
+        assert sum("Trying again" in text for text in loop.notices) == len(GIT_PAUSES)
+        away.rename(git)
+        repository.git("config", "user.email", "ada@localhost")
+        repository.git("config", "user.name", "Ada")
+        assert end_of(loop.drive(machine.apply(state, Resume(loop.clock.wall())))) == UNVERIFIED
+        assert [event.purpose for event in loop.told(AgentStarted)] == [Purpose.WORK, Purpose.MESSAGE]
+    assert "made" in repository.git("show", "--name-only", "--format=")
 
 
 # ---- snapshots ----

@@ -73,7 +73,7 @@ def test_a_story_is_implemented_reviewed_and_proved(project: Project, tmp_path: 
     agent = leaves(tmp_path, board(IMPLEMENTED), board(APPROVED))
     with prd_loop(project, board(story()), agent) as loop:
         state = loop.drive()
-        assert loop.kinds == ["plan", *["look", "run_agent", "look"] * 2, "run_checks", "stop"]
+        assert loop.kinds == ["plan", *["look", "run_agent", "look"] * 2, "run_checks", "look", "stop"]
     assert end_of(state) == (Outcome.COMPLETE, Cause.PROVED)
     found = [(event.role, event.story) for event in loop.told(IterationStarted)]
     assert found == [("implement", "US-001"), ("review", "US-001")]

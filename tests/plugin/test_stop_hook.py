@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from conftest import Project
 from plugin.plugin_support import EVERY_PYTHON, SCRIPTS, Said, hook_inputs, interpreter, loaded, run_hook
-from ralph.scm.baseline import CACHES
+from ralph.scm.caches import CACHES
 from ralph.store.runs import process_start
 from ralph.store.runtime import _GITIGNORE
 from ralph.stories import rules

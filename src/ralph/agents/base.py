@@ -45,6 +45,7 @@ class AgentReport(Struct, frozen=True):
     retry_at: float | None = None
     detail: str = ""
     unread: int = 0
+    unclaimed: str = ""
 
 
 class About(Struct, frozen=True):

@@ -45,8 +45,12 @@ def with_model(spec: AgentSpec, model: str) -> AgentSpec:
 
 def as_judge(spec: AgentSpec, model: str) -> AgentSpec:
     """The same agent as a judge: with this model and unable to act."""
-    disarmed = AGENTS[spec.type].disarmed(with_model(spec, model))
-    return replace(disarmed, permissions=Permissions.NONE)
+    return disarmed(with_model(spec, model))
+
+
+def disarmed(spec: AgentSpec) -> AgentSpec:
+    """The same agent, unable to act; a custom one, which Ralph cannot restrict, only without permission flags."""
+    return replace(AGENTS[spec.type].disarmed(spec), permissions=Permissions.NONE)
 
 
 def announced_permissions(spec: AgentSpec) -> Permissions | None:

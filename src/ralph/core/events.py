@@ -241,10 +241,11 @@ class Holding(Struct, frozen=True):
 
 
 class ClaimLooked(Struct, frozen=True):
-    """Whether the agent said it was done, and the expected words."""
+    """Whether the agent said it was done, the expected words, and why a tag did not count."""
 
     expected: str
     found: bool
+    unclaimed: str = ""
 
 
 class Committed(Struct, frozen=True):

@@ -60,6 +60,16 @@ WAIT_EXIT = 42
 
 MAX_EMPTIES = 3
 
+MESSAGE_SECONDS = 300.0
+"""An agent that takes longer for a commit message is stopped, and the message is made from the prompt."""
+
+MAX_GUIDANCE = 200
+
+MAX_NAMED = 10
+"""Maximum number of paths named in a note."""
+
+_COMPLETE_BUT_GUIDED = "all checks passed; the guidance below arrived after your answer"
+
 ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
     (Phase.BEFORE, "may start", Phase.WORK),
     (Phase.BEFORE, "already claimed, or approved at the limit", Phase.CHECK),
@@ -69,7 +79,7 @@ ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
     (Phase.WORK, "the agent ran, successfully or not", Phase.AFTER),
     (Phase.WORK, "limited, interrupted or fatal", Phase.BEFORE),
     (Phase.AFTER, "checks are due", Phase.CHECK),
-    (Phase.AFTER, "checks passed, and there is a repository to commit to", Phase.CHANGES),
+    (Phase.AFTER, "nothing to check, and there is a repository to commit to", Phase.CHANGES),
     (Phase.AFTER, "claimed, children left", Phase.CHILDREN),
     (Phase.AFTER, "next iteration, or stop", Phase.BEFORE),
     (Phase.RESTORE, "next iteration, or stop", Phase.BEFORE),
@@ -78,15 +88,16 @@ ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
     (Phase.CHECK, "checks passed", Phase.CHANGES),
     (Phase.CHECK, "claimed, children left", Phase.CHILDREN),
     (Phase.CHECK, "next iteration, or stop", Phase.BEFORE),
+    (Phase.CHANGES, "the checks have changed the files", Phase.CHECK),
     (Phase.CHANGES, "there is something to commit", Phase.MESSAGE),
-    (Phase.CHANGES, "there is something to commit and a fixed message", Phase.COMMIT),
+    (Phase.CHANGES, "there is something to commit, and a message", Phase.COMMIT),
     (Phase.CHANGES, "claimed, children left", Phase.CHILDREN),
     (Phase.CHANGES, "next iteration, or stop", Phase.BEFORE),
-    (Phase.MESSAGE, "limited or interrupted", Phase.MESSAGE),
-    (Phase.MESSAGE, "has a message", Phase.COMMIT),
-    (Phase.MESSAGE, "claimed, children left", Phase.CHILDREN),
-    (Phase.MESSAGE, "no message: next iteration, or stop", Phase.BEFORE),
+    (Phase.MESSAGE, "interrupted", Phase.MESSAGE),
+    (Phase.MESSAGE, "has a message, from the agent or the prompt", Phase.COMMIT),
     (Phase.COMMIT, "interrupted", Phase.COMMIT),
+    (Phase.COMMIT, "a hook has changed the files", Phase.CHECK),
+    (Phase.COMMIT, "a hook has changed the files, nothing to check", Phase.CHANGES),
     (Phase.COMMIT, "claimed, children left", Phase.CHILDREN),
     (Phase.COMMIT, "next iteration, or stop", Phase.BEFORE),
     (Phase.CHILDREN, "still waiting", Phase.CHILDREN),
@@ -154,9 +165,9 @@ def _command(state: State, command: Command) -> State:
         hurry = command.now or (state.cancelled is not None and state.cancelled.now)
         return replace(state, cancelled=replace(command, now=hurry))
     if isinstance(command, Steer):
-        return replace(state, steer=(*state.steer, command))
+        return _steered(replace(state, steer=(*state.steer, command)))
     if isinstance(command, Fail):
-        return replace(state, stop=state.stop or Stop(Cause.CONFIG, command.reason, state.notes))
+        return replace(state, stop=state.stop or Stop(command.cause, command.reason, state.notes))
     state = replace(state, limits=policy.raised(state.limits, command), paused=False, cancelled=None)
     if state.phase is Phase.WORK and state.plan.claim.kind is ClaimKind.BOARD:
         state = replace(state, phase=Phase.BEFORE)  # people may have edited the board meanwhile
@@ -165,10 +176,26 @@ def _command(state: State, command: Command) -> State:
     return state
 
 
+def _steered(state: State) -> State:
+    """Guidance that arrives when the run is complete but has not ended is still delivered, if possible."""
+    if state.stop is None or state.stop.outcome is not Outcome.COMPLETE:
+        return state
+    if _may_iterate(state):
+        return replace(state, stop=None, told=(*state.told, _COMPLETE_BUT_GUIDED))
+    return replace(state, stop=replace(state.stop, notes=_undelivered(state).notes))
+
+
 def _reopen(state: State) -> State:
-    """Reset the counters that led to the stop; the phase stays, so that no step is repeated."""
+    """Reset the counters that led to the stop; the phase stays, so that no step is repeated.
+
+    Only a commit is prepared again, because the files may have changed since.
+    """
+    delivers = state.phase in (Phase.MESSAGE, Phase.COMMIT)
     return replace(
         state,
+        phase=Phase.CHANGES if delivers else state.phase,
+        rechecked=False,
+        asked=False,
         stop=None,
         hold=None,
         approved=state.approved and state.phase is not Phase.BEFORE,
@@ -220,6 +247,7 @@ def _run_agent(state: State) -> RunAgent:
         feedback=state.feedback + _told(state),
         steer=state.steer,
         story=state.before.board.story if state.before and state.before.board else "",
+        asks_claim=state.asked,
     )
 
 
@@ -234,6 +262,8 @@ def _told(state: State) -> tuple[Feedback, ...]:
 def _ask_message(state: State) -> RunAgent:
     agent = _free_agent(state)
     limits = policy.left(state.limits, state.usage, state.elapsed, agent)
+    seconds = min(limits.iteration_seconds or MESSAGE_SECONDS, MESSAGE_SECONDS)
+    limits = replace(limits, iteration_seconds=seconds)
     return RunAgent(Purpose.MESSAGE, state.iteration, agent.name, _role(state), limits)
 
 
@@ -250,7 +280,8 @@ def _run_checks(state: State) -> RunChecks:
 
 
 def _commit(state: State) -> Commit:
-    return Commit(state.iteration, state.message)
+    seen = state.delivery or Seen(state.now)
+    return Commit(state.iteration, state.message, seen.delivery, seen.head, seen.tree)
 
 
 def _wait_for_children(state: State) -> Hold:
@@ -320,14 +351,26 @@ def _worked(state: State, ran: Ran) -> State:
     if ran.ended in _FATAL:
         cause, reason = _FATAL[ran.ended]
         return _stop(state, cause, ran.detail or reason)
-    state = replace(state, phase=Phase.AFTER, iteration=state.iteration + 1, again=0, limited_since=None)
+    state = replace(
+        state,
+        phase=Phase.AFTER,
+        iteration=state.iteration + 1,
+        again=0,
+        limited_since=None,
+        rechecked=False,
+        delivery=None,
+    )
     return state if _may_be_asked_again(state) else replace(_heard(state), steer=())
 
 
 def _heard(state: State) -> State:
     """Drop the feedback that was delivered; keep the feedback for the next prompt."""
-    board = state.ran.board if state.ran else None
-    return replace(state, feedback=(), told=board.illegal + board.told if board else ())
+    ran = state.ran
+    told = ran.board.illegal + ran.board.told if ran and ran.board else ()
+    if ran and ran.unclaimed and not ran.claim:
+        rule = state.plan.claim
+        told = (*told, f"<{rule.tag}>{rule.text}</{rule.tag}> in your answer did not count: {ran.unclaimed}")
+    return replace(state, feedback=(), told=told)
 
 
 def _illegal(ran: Ran) -> tuple[str, ...]:
@@ -379,37 +422,88 @@ def _checked(state: State, checked: Checked) -> State:
 
 
 def _changes(state: State, seen: Seen) -> State:
-    if not seen.changed or seen.problem:
+    """Deliver what was checked: check again if the files have changed since, then commit."""
+    if _is_changed(state, seen) and not state.rechecked:
+        return _recheck(state, seen.tree, f"the checks changed {_names(seen.modified) or 'files'}")
+    state = _described(replace(state, delivery=seen))
+    if state.plan.scm is None or not seen.changed:
         return _finish(state)
-    if state.plan.scm and state.plan.scm.message:
-        return replace(state, phase=Phase.COMMIT, message=state.plan.scm.message)
+    if seen.lacking:
+        return _finish(_not_committed(state, f"{'; '.join(seen.lacking)}: remove it, or let git ignore it"))
+    if message := state.message or state.plan.scm.message:
+        return replace(state, phase=Phase.COMMIT, message=message)
+    if _all_limited_until(state):
+        return replace(state, phase=Phase.COMMIT, message=seen.message)
     return replace(state, phase=Phase.MESSAGE)
 
 
+def _recheck(state: State, tree: str, why: str) -> State:
+    """Run the required checks again, once, because the files are no longer those that were checked."""
+    assert state.after is not None
+    state = replace(
+        state,
+        rechecked=True,
+        after=replace(state.after, tree=tree),
+        judged=False,
+        verdicts=tuple(verdict for verdict in state.verdicts if not verdict.required),
+        told=(*state.told, f"{why}, so they ran again on the result"),
+    )
+    return replace(state, phase=Phase.CHECK if _unchecked(state) else Phase.CHANGES)
+
+
+def _is_changed(state: State, seen: Seen) -> bool:
+    """Whether the files differ from those on which checks have passed."""
+    has_proof = any(verdict.required for verdict in state.verdicts)
+    return has_proof and bool(seen.tree) and state.after is not None and seen.tree != state.after.tree
+
+
+def _described(state: State) -> State:
+    """Note the difference between what was checked, what is in the working tree, and what is committed."""
+    seen = state.delivery
+    assert seen is not None
+    if _is_changed(state, seen):
+        state = _note(state, f"changed by the checks each time they run: {_names(seen.modified)}")
+    if seen.lacking and state.plan.scm is None:
+        state = _note(state, f"not in the checked tree: {'; '.join(seen.lacking)}")
+    return state
+
+
+def _names(paths: tuple[str, ...]) -> str:
+    more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
+    return ", ".join(paths[:MAX_NAMED]) + more
+
+
 def _has_message(state: State, ran: Ran) -> State:
+    """Take the agent's message, or one made from the prompt: what is green is committed."""
     state = replace(state, usage=state.usage + ran.usage)
     if ran.ended is Ended.INTERRUPTED:
         return state
     if ran.ended is Ended.LIMIT:
         state = _limited(state, ran)
-        return _hold_for_limit(state, until) if (until := _all_limited_until(state)) else state
-    text = claims.message(ran.text) if ran.ended is Ended.OK else ""
+    text = claims.message(ran.text) if ran.ended is Ended.OK and not ran.claim else ""
     if not text:
-        return _finish(_note(state, f"iteration {state.iteration} was not committed: no commit message"))
-    return replace(state, phase=Phase.COMMIT, message=text)
+        state = _note(state, f"commit message of iteration {state.iteration} made from the prompt")
+        text = state.delivery.message if state.delivery else ""
+    return replace(state, phase=Phase.COMMIT, message=text or f"Work of iteration {state.iteration}")
 
 
 def _committed(state: State, did: Did) -> State:
     state = _undone(state, did.undone)
     if not did.over:
         return state
-    if did.detail and state.plan.rules.must_commit:
-        return _finish(_not_committed(state, did.detail))
-    return _finish(_note(state, did.detail) if did.detail else state)
+    if did.detail:
+        state = _note(state, did.detail)
+    is_other = bool(did.tree) and not (did.refused and state.delivery and did.tree == state.delivery.tree)
+    if is_other and not state.rechecked:
+        return _recheck(state, did.tree, "the commit changed what the checks had seen")
+    if did.refused or did.tree:
+        why = did.refused or "what is on the branch is not what was checked"
+        return _finish(_not_committed(state, why))
+    return _finish(state)
 
 
 def _not_committed(state: State, why: str) -> State:
-    """Only commits are merged, so a task whose work cannot be committed is not done."""
+    """Work that is not delivered is not done."""
     text = f"The work could not be committed: {claims.neutralise(why)}"
     verdict = Verdict("commit", green=False, reason=why, feedback=Feedback(FailAction.APPEND, text))
     return replace(state, judged=False, verdicts=(*state.verdicts, verdict))
@@ -459,9 +553,17 @@ def _settle(state: State) -> State:
     board = state.after.board if state.after else None
     if board and board.approves and not green:
         return replace(state, phase=Phase.RESTORE)
-    if green and state.plan.scm:
+    if green and _is_delivered(state):
         return replace(state, phase=Phase.CHANGES)
     return _finish(state)
+
+
+def _is_delivered(state: State) -> bool:
+    """Whether what was checked must be compared with what the run leaves behind. A merge delivers a commit."""
+    if state.plan.claim.kind is ClaimKind.GIVEN:
+        return False
+    is_proof = state.claimed and any(verdict.required for verdict in state.verdicts)
+    return state.plan.scm is not None or (is_proof and state.after is not None and bool(state.after.tree))
 
 
 def _is_green(state: State, verdict: Verdict) -> bool:
@@ -470,6 +572,8 @@ def _is_green(state: State, verdict: Verdict) -> bool:
 
 def _finish(state: State) -> State:
     """End the iteration: complete the run, or continue with feedback."""
+    if state.judged and state.steer and _may_iterate(state):
+        return _guided(state)
     if state.judged:
         if state.after and state.after.children:
             return replace(state, phase=Phase.CHILDREN, hold=_wait_for_children(state))
@@ -481,7 +585,10 @@ def _finish(state: State) -> State:
         return _stop(replace(state, feedback=red), Cause.VERIFICATION, _unproved(state))
     if state.plan.claim.kind is ClaimKind.BOARD and state.claimed and state.before == state.after:
         return _stop(state, Cause.VERIFICATION, f"all stories were already approved, but {_unproved(state)}")
-    state = _count_failures(_count_still(replace(state, feedback=red, unproved=_unproved(state))))
+    if _lacks_only_claim(state) and state.asked and _stood_still(state):
+        return _stop(state, Cause.NEVER_CLAIMED, "all checks green, never claimed")
+    state = replace(state, feedback=red, unproved=_unproved(state), asked=_lacks_only_claim(state))
+    state = _count_failures(_count_still(state))
     state = replace(state, phase=Phase.BEFORE, verdicts=(), claimed=False, message="")
     if state.limits.stagnation and state.still >= state.limits.stagnation:
         return _stop(state, Cause.STAGNATION, f"no changes in {state.still} iterations in a row")
@@ -493,6 +600,59 @@ def _finish(state: State) -> State:
         delay = policy.restart_delay(restart, state.failures, state.plan.run)
         return replace(state, hold=Hold(HoldWhy.RESTART, seconds=delay))
     return state
+
+
+def _may_iterate(state: State) -> bool:
+    """Whether another iteration can deliver guidance before the run is complete."""
+    return (
+        state.plan.claim.kind is ClaimKind.TAG
+        and not state.approved
+        and state.iteration < state.limits.iterations
+        and not policy.spent(state.limits, state.usage, state.elapsed)
+        and not policy.unaffordable(state.limits, state.usage, state.iteration)
+    )
+
+
+def _guided(state: State) -> State:
+    """One more iteration for guidance that has not been delivered."""
+    return replace(
+        state,
+        phase=Phase.BEFORE,
+        verdicts=(),
+        claimed=False,
+        judged=False,
+        message="",
+        asked=False,
+        feedback=(),
+        unproved="guidance was still to be delivered",
+        told=(*state.told, _COMPLETE_BUT_GUIDED),
+    )
+
+
+def _undelivered(state: State) -> State:
+    """Note the guidance that no iteration has seen. A supervised command gets it through its bus."""
+    if state.plan.claim.kind is ClaimKind.DONE:
+        return state
+    for steer in state.steer:
+        state = _note(state, f"guidance not delivered: {claims.neutralise(steer.text)[:MAX_GUIDANCE]}")
+    return state
+
+
+def _lacks_only_claim(state: State) -> bool:
+    """Whether every required check is green, and only the claim is missing."""
+    required = {check.name for check in state.plan.checks if check.required}
+    green = {verdict.check for verdict in state.verdicts if _is_green(state, verdict)}
+    red = any(verdict.required and not _is_green(state, verdict) for verdict in state.verdicts)
+    is_tag = state.plan.claim.kind is ClaimKind.TAG
+    return is_tag and not state.claimed and bool(required) and required <= green and not red
+
+
+def _stood_still(state: State) -> bool:
+    """Whether the agent finished this iteration without changing anything."""
+    before, after = state.before, state.after
+    trees = (before.tree if before else "", after.tree if after else "")
+    has_finished = state.ran is not None and state.ran.ended in (Ended.OK, Ended.EMPTY)
+    return has_finished and bool(trees[0]) and trees[0] == trees[1] and not state.steer
 
 
 def _unproved(state: State) -> str:
@@ -508,6 +668,7 @@ def _why_not_claimed(state: State) -> str:
 
 
 def _complete(state: State) -> State:
+    state = _left_out(_undelivered(state))
     degraded = [v.check for v in state.verdicts if v.required and v.degraded]
     if degraded:
         state = _note(state, f"degraded: {', '.join(degraded)}")
@@ -532,8 +693,32 @@ def _complete(state: State) -> State:
     return _stop(state, Cause.PROVED, "all checks passed")
 
 
+def _left_out(state: State) -> State:
+    """Note what the last commit does not contain of the checked tree."""
+    seen, scm = state.delivery, state.plan.scm
+    if seen is None or scm is None:
+        return state
+    if not seen.delivery:
+        return _note(state, f"what {scm.command} recorded was not compared with the checked files")
+    if seen.left_out:
+        return _note(
+            state, f"checked but not committed, because not part of the work: {_names(seen.left_out)}"
+        )
+    return state
+
+
+def _checked_tree(state: State) -> str:
+    """The tree on which the required checks passed."""
+    if not any(verdict.required for verdict in state.verdicts):
+        return ""
+    if state.plan.claim.kind is ClaimKind.GIVEN:
+        return state.before.tree if state.before else ""
+    return state.after.tree if state.after and state.delivery and state.delivery.tree else ""
+
+
 def _stop(state: State, cause: Cause, reason: str) -> State:
-    return replace(state, phase=Phase.BEFORE, stop=Stop(cause, reason, state.notes))
+    tree = _checked_tree(state) if cause.outcome is Outcome.COMPLETE else ""
+    return replace(state, phase=Phase.BEFORE, stop=Stop(cause, reason, state.notes, tree))
 
 
 def _note(state: State, text: str) -> State:
@@ -579,6 +764,7 @@ def _is_retried_empty(state: State, seen: Seen) -> bool:
         _may_be_asked_again(state)
         and state.empties < MAX_EMPTIES
         and state.before is not None
+        and bool(seen.tree)
         and state.before.tree == seen.tree
         and _legal(state.before) == _legal(seen)
     )

@@ -107,10 +107,12 @@ class Cause(StrEnum):
     TOKENS = "tokens"
     DURATION = "duration"
     STAGNATION = "stagnation"
+    NEVER_CLAIMED = "never_claimed"
     CRASH_LOOP = "crash_loop"
     VERIFICATION = "verification"
     REFUSED = "refused"
     CONFIG = "config"
+    GIT = "git"
     UNSTARTABLE = "unstartable"
     AUTH = "auth"
     DENIED = "denied"
@@ -164,10 +166,12 @@ _CAUSES = complete(
         Cause.TOKENS: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.FAILED),
         Cause.DURATION: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.FAILED),
         Cause.STAGNATION: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.REFUSED),
+        Cause.NEVER_CLAIMED: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.REFUSED),
         Cause.CRASH_LOOP: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.REFUSED),
         Cause.VERIFICATION: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.REFUSED),
         Cause.REFUSED: CauseMeaning(Outcome.LIMIT, "Refused", RunVerdict.REFUSED),
         Cause.CONFIG: CauseMeaning(Outcome.FATAL, "Failed"),
+        Cause.GIT: CauseMeaning(Outcome.FATAL, "Git failed"),
         Cause.UNSTARTABLE: CauseMeaning(Outcome.FATAL, "Failed"),
         Cause.AUTH: CauseMeaning(Outcome.FATAL, "Failed"),
         Cause.DENIED: CauseMeaning(Outcome.FATAL, "Failed"),
@@ -292,8 +296,7 @@ class TreeWatch(StrEnum):
 class FlowRules(Struct, frozen=True):
     """The differences between flows; everything else is in the plan of a run.
 
-    `counted`: the unit of the iteration limit in the outcome. `must_commit`: work that cannot be committed is not
-    done. `explains_limit`: the outcome at the limit names the last failure. `asks_again`: an empty answer without
+    `counted`: the unit of the iteration limit in the outcome. `explains_limit`: the outcome at the limit names the last failure. `asks_again`: an empty answer without
     changes costs no iteration. `waits_on_exit_code`: exit code 42 means waiting. `judges_answers`: checks read the
     agent's answer, so more of it is kept. `reuses_results`: a command shared by several checks runs once per
     iteration. `locks_folder_only`: other runs are allowed in parent directories. `is_part`: the run belongs to
@@ -302,7 +305,6 @@ class FlowRules(Struct, frozen=True):
 
     counted: str = "iterations"
     tree: TreeWatch = TreeWatch.ALWAYS
-    must_commit: bool = False
     explains_limit: bool = False
     asks_again: bool = False
     waits_on_exit_code: bool = False
@@ -320,7 +322,6 @@ FLOW_RULES = complete(
         Flow.PRD: FlowRules(asks_again=True),
         Flow.WORK: FlowRules(
             tree=TreeWatch.FAILURES,
-            must_commit=True,
             explains_limit=True,
             judges_answers=True,
             reuses_results=True,
@@ -692,6 +693,8 @@ class Look(Struct, frozen=True):
 
 
 class RunAgent(Struct, frozen=True):
+    """`asks_claim`: all checks passed without a claim, so the prompt asks for it."""
+
     purpose: Purpose
     iteration: int
     agent: str
@@ -701,6 +704,7 @@ class RunAgent(Struct, frozen=True):
     feedback: tuple[Feedback, ...] = ()
     steer: tuple[Steer, ...] = ()
     story: str = ""
+    asks_claim: bool = False
 
 
 class Restore(Struct, frozen=True):
@@ -716,8 +720,16 @@ class RunChecks(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
+    """Commit the tree `tree` on top of the commit `head` ("": the first one).
+
+    `checked`: the work tree at the last look. All three are "" in steps of older versions.
+    """
+
     iteration: int
     message: str
+    tree: str = ""
+    head: str = ""
+    checked: str = ""
 
 
 class Hold(Struct, frozen=True):
@@ -729,9 +741,12 @@ class Hold(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
+    """`tree`: the id of the git tree on which the required checks passed, if the run is complete."""
+
     cause: Cause
     reason: str
     notes: tuple[str, ...] = ()
+    tree: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -752,7 +767,12 @@ Step = Look | RunAgent | Restore | RunChecks | Commit | Hold | Stop
 
 
 class Seen(Struct, frozen=True):
-    """The observed state on disk. `waited`: age of the DONE file in seconds."""
+    """The observed state on disk. `waited`: age of the DONE file in seconds.
+
+    Before a commit, `changed`: there is something to commit, namely the tree `delivery` on top of the commit `head`.
+    `left_out`: paths of the checked tree that are not committed. `modified`: paths in which the work tree differs from
+    the checked one. `lacking`: what the work tree cannot hold. `message`: a commit message made from the prompt.
+    """
 
     at: float
     took: float = 0.0
@@ -765,10 +785,19 @@ class Seen(Struct, frozen=True):
     tree: str = ""
     changed: bool = False
     waited: float = 0.0
+    delivery: str = ""
+    head: str = ""
+    left_out: tuple[str, ...] = ()
+    modified: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    message: str = ""
 
 
 class Ran(Struct, frozen=True):
-    """The result of an agent process. `board`: the story board after it, with forbidden changes undone."""
+    """The result of an agent process. `board`: the story board after it, with forbidden changes undone.
+
+    `unclaimed`: why a tag in the answer does not count as a claim.
+    """
 
     at: float
     ended: Ended
@@ -784,6 +813,7 @@ class Ran(Struct, frozen=True):
     stream: str = ""
     refusal: str = ""
     board: BoardSeen | None = None
+    unclaimed: str = ""
 
 
 class Checked(Struct, frozen=True):
@@ -802,7 +832,8 @@ class Did(Struct, frozen=True):
 
     `over`: the hold's time has passed, or the commit was not interrupted. `detail`: what went wrong. `made`: the new
     commit. `files`: number of files the run changed, if known. `undone`: changes that a commit hook made to the files
-    of a PRD loop.
+    of a PRD loop. `refused`: why nothing was committed. `tree`: the work tree that has to be checked because a commit
+    hook or another task has changed it.
     """
 
     at: float
@@ -812,6 +843,8 @@ class Did(Struct, frozen=True):
     made: str = ""
     files: int | None = None
     undone: tuple[str, ...] = ()
+    refused: str = ""
+    tree: str = ""
 
 
 Result = Seen | Ran | Checked | Did
@@ -850,10 +883,11 @@ class Resume(Struct, frozen=True):
 
 
 class Fail(Struct, frozen=True):
-    """The driver cannot continue (disk error, replaced directory): stop as fatal."""
+    """The driver cannot continue (disk error, replaced directory, failing git): stop as fatal."""
 
     at: float
     reason: str
+    cause: Cause = Cause.CONFIG
 
 
 Command = Pause | Cancel | Steer | Resume | Fail
@@ -877,7 +911,8 @@ class State(Struct, frozen=True):
     """The complete state of one run.
 
     `now`: time of the last fact. `again`: how often this iteration was restarted without counting. `unproved`: why
-    the last iteration did not complete the run.
+    the last iteration did not complete the run. `delivery`: the look before a commit. `rechecked`: the checks of this
+    iteration run a second time, because the files have changed since. `asked`: the next prompt asks for the claim.
     """
 
     plan: Plan
@@ -913,3 +948,6 @@ class State(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     stop: Stop | None = None
     unproved: str = ""
+    delivery: Seen | None = None
+    rechecked: bool = False
+    asked: bool = False

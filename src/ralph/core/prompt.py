@@ -15,12 +15,37 @@ from ralph.core.model import (
     RunAgent,
     TaskBrief,
 )
+from ralph.core.text import clean
 
 TRUNCATED = "... [truncated]"
 
 COMMIT_MESSAGE = (
     "Provide a short imperative commit message for the changes. Output only the message, no explanation."
 )
+
+
+MAX_SUBJECT = 72
+
+
+def commit_message(diff: str) -> str:
+    """The prompt for a commit message: the question, then the changes."""
+    return f"{COMMIT_MESSAGE}\n\nThe changes:\n\n{clean(diff)}" if diff else COMMIT_MESSAGE
+
+
+def subject(prompt: str) -> str:
+    """A commit message made from a prompt: its first line with words."""
+    lines = (line.strip().lstrip("#>*-").strip() for line in clean(prompt).splitlines())
+    text = next((line for line in lines if any(map(str.isalnum, line))), "")
+    return text if len(text) <= MAX_SUBJECT else f"{text[: MAX_SUBJECT - 1].rstrip()}…"
+
+
+def asking_for_claim(claim: ClaimRule) -> str:
+    """All checks are green and only the claim is missing."""
+    return (
+        "All required checks passed, but your last answer did not say that you are done. If everything is done,"
+        f" end your answer with this line:\n\n<{claim.tag}>{claim.text}</{claim.tag}>\n\n"
+        "If something is left to do, do it now, or say what is left."
+    )
 
 
 def build(base: str, step: RunAgent, source: PromptSource, claim: ClaimRule) -> str:
@@ -34,6 +59,9 @@ def build(base: str, step: RunAgent, source: PromptSource, claim: ClaimRule) -> 
         knows_tag = knows_tag and feedback.action is not FailAction.REPLACE
     for steer in step.steer:
         text = f"{text}\n\nGuidance from the user: {steer.text}"
+    if step.asks_claim:
+        text = f"{text}\n\n{asking_for_claim(claim)}"
+        knows_tag = True
     if source.instruction and claim.kind is not ClaimKind.DONE and not knows_tag:
         text = f"{text}\n\n{instruction(claim)}"
     if source.count:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -20,6 +21,7 @@ from ralph.loop.run_context import RunContext
 from ralph.loop.supervised import Supervised
 from ralph.process import client
 from ralph.process.step import Watch
+from ralph.store.files import opened_directory
 
 MAX_ARGUMENT_BYTES = 131_071
 """One argument holds 128 KiB with its terminating NUL."""
@@ -41,6 +43,18 @@ class AgentCall(Struct, frozen=True):
     spec: AgentSpec
     prompt: Prompt
     stream: str
+
+
+@contextmanager
+def empty_directory() -> Iterator[int]:
+    """A temporary directory for an agent that only answers: files of the project can neither sway it nor be changed."""
+    import tempfile  # only questions need it
+
+    with (
+        tempfile.TemporaryDirectory(prefix="ralph-empty-", ignore_cleanup_errors=True) as path,
+        opened_directory(path) as directory,
+    ):
+        yield directory
 
 
 class AgentRunner:
@@ -103,6 +117,8 @@ class AgentRunner:
         spec, context = call.spec, self._context
         environment = self.environment | dict(spec.env) | dict(variables)
         where = context.runtime.project if directory is None else directory
+        if directory is not None and "/" in argv[0]:  # given relative to the project
+            argv = [os.path.join(self._plan.directory, argv[0]), *argv[1:]]
         program, problem = client.find_program(argv[0], environment.get("PATH", os.defpath), where)
         if problem:
             return Exit(error=0), f"{argv[0]}: {problem}"
@@ -170,6 +186,7 @@ class AgentRunner:
             fingerprint=_fingerprint(ended, exit, detail),
             stream=call.stream,
             refusal=self._refusal(call.step, report.text),
+            unclaimed=report.unclaimed,
         )
         return ran, report.unread
 

@@ -6,7 +6,7 @@ import errno
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,11 +28,12 @@ from ralph.core.model import (
 )
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.loop.agent_runner import AgentCall, AgentRunner
+from ralph.loop.agent_runner import AgentCall, AgentRunner, empty_directory
 from ralph.loop.confinement import path_of
 from ralph.loop.output import CheckLog
 from ralph.loop.run_context import RunContext
 from ralph.process import client
+from ralph.scm.git import GitError
 from ralph.store.files import opened_directory
 from ralph.store.runtime import log_slugs, slug
 from ralph.store.streams import stream_name
@@ -146,6 +147,8 @@ class RunCheckContext(Struct, frozen=True):
         with ExitStack() as stack:
             try:
                 where, copy = stack.enter_context(self._opened(directory, is_clean=is_clean))
+            except GitError:
+                raise
             except RalphError as error:
                 return Shell(Exit(error=errno.EIO), error.message, is_cut=False, log="")
             except OSError as error:
@@ -164,8 +167,7 @@ class RunCheckContext(Struct, frozen=True):
     def _tree(self, command: str) -> str:
         """The tree id if checks share this command, otherwise ""."""
         if self.runner.repeats(command):
-            with suppress(RalphError):
-                return self.runner.context.vcs.tree()
+            return self.runner.context.vcs.tree()
         return ""
 
     @contextmanager
@@ -237,15 +239,10 @@ class RunCheckContext(Struct, frozen=True):
             self.used.asked += 1
             stream = stream_name(number, self.iteration.seq, Purpose.JUDGE, self.used.asked)
             kept = f"{number:03d}_judge_{self.used.asked}"
-        import tempfile  # only the judge needs it
-
         file = runner.context.inbox.retry_when_full(lambda: runner.context.runtime.write_prompt(kept, prompt))
         step = RunAgent(Purpose.JUDGE, number, spec.name, plan.role, self.iteration.left)
         call = AgentCall(step, spec, Prompt(prompt, file), stream)
-        with (
-            tempfile.TemporaryDirectory(prefix="ralph-judge-", ignore_cleanup_errors=True) as empty,
-            opened_directory(empty) as directory,
-        ):
+        with empty_directory() as directory:
             try:
                 ran = runner.agents.call(call, self.iteration.of, directory, self.warden)
             except RalphError as error:

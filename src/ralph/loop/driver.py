@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from ralph.agents.base import Prompt
+from ralph.agents.registry import disarmed
 from ralph.core import machine, policy
 from ralph.core import prompt as prompts
 from ralph.core.events import (
@@ -59,17 +60,25 @@ from ralph.core.model import (
 from ralph.errors import RalphError
 from ralph.files.textfile import read_text
 from ralph.loop import inbox
-from ralph.loop.agent_runner import AgentCall, AgentRunner
+from ralph.loop.agent_runner import AgentCall, AgentRunner, empty_directory
 from ralph.loop.check_runner import CheckedIteration, CheckRunner
 from ralph.loop.inbox import InterruptedWait
 from ralph.loop.run_context import RunContext
+from ralph.scm.delivery import Delivery
 from ralph.scm.git import GitError
 from ralph.scm.snapshots import snapshot_name
 from ralph.store.streams import stream_name
 
 MAX_PROMPT_BYTES = 256 << 20
+MAX_LISTED = 100
+"""Maximum number of paths in the result of a look."""
 RECHECK_SECONDS = 30.0
 """How often a hold reads the wall clock again: a laptop may have slept."""
+
+GIT_PAUSES = (0.2, 1.0)
+"""Seconds before each new attempt at a step in which git failed."""
+
+RECHECK = "The files changed after they were checked. Running the required checks again."
 
 
 class Driver:
@@ -100,8 +109,11 @@ class Driver:
                 step = machine.next_step(self._state)
                 seq = self._journal.begin(step, self._now())
                 self._inbox.retry_when_full(self._journal.flush)
-                result = self._do(step, seq)
+                result = self._do_until_git_works(step, seq)
+                had_rechecked = self._state.rechecked
                 self._state = machine.apply(self._state, result)
+                if self._state.rechecked and not had_rechecked:
+                    self._tell(Notice(RECHECK))
                 self._journal.complete(step, result, self._state)
                 self._inbox.retry_when_full(self._journal.flush)
                 if isinstance(step, Stop):
@@ -110,6 +122,18 @@ class Driver:
             return self._interrupted()
         except (RalphError, OSError) as error:
             return self._give_up(error)
+
+    def _do_until_git_works(self, step: Step, seq: int) -> Result:
+        """Do a step; if git fails, try again. An error of git is never an answer: the last one stops the run."""
+        for seconds in GIT_PAUSES:
+            try:
+                return self._do(step, seq)
+            except GitError as error:
+                if self._inbox.is_interrupted() or isinstance(step, RunAgent):
+                    raise
+                self._tell(Notice(f"{error.message} Trying again.", detail=True))
+                self._context.wakeup.wait(seconds)
+        return self._do(step, seq)
 
     def _do(self, step: Step, seq: int) -> Result:
         started = self._context.clock.monotonic()
@@ -146,26 +170,56 @@ class Driver:
 
     def _look(self, started: float) -> Seen:
         """Observe what this phase needs: the prompt, the tree, changes to commit."""
+        if self._state.phase is Phase.CHANGES:
+            return self._look_at_changes(started)
         problem = prompt = tree = ""
-        changed = False
         try:
             if self._state.phase is Phase.BEFORE:
                 prompt = hashlib.sha256(self._read_prompt().encode()).hexdigest()[:16]
-                tree = self._snapshot() or (self._context.vcs.tree() if self._wants_tree() else "")
-            elif self._state.phase is Phase.CHANGES:
-                changed = self._context.vcs.has_changes()
-            elif self._wants_tree():
+                tree = self._snapshot()
+            elif self._is_to_be_delivered():
+                tree = self._context.vcs.work_tree_id()
+            if not tree and self._wants_tree():
                 tree = self._context.vcs.tree()
-        except GitError as error:
-            self._warn(error)
+        except GitError:
+            raise
         except RalphError as error:
             problem = error.message
         board, problem = self._look_at_board(problem)
-        seen = Seen(self._now(), self._since(started), problem, prompt, board, tree=tree, changed=changed)
+        seen = Seen(self._now(), self._since(started), problem, prompt, board, tree=tree)
         if self._context.supervised is None:
             return seen
         attempt = self._state.iteration if self._state.phase is Phase.AFTER else None
         return self._context.supervised.look(seen, after_attempt=attempt)
+
+    def _look_at_changes(self, started: float) -> Seen:
+        """After the checks: whether the files are still those that were checked, and what would be committed."""
+        vcs, after = self._context.vcs, self._state.after
+        assert after is not None
+        now = vcs.work_tree()
+        modified = vcs.changed_between(after.tree, now.tree) if now.tree and now.tree != after.tree else []
+        seen = Seen(
+            self._now(), tree=now.tree, modified=tuple(modified[:MAX_LISTED]), lacking=vcs.lacking(now)
+        )
+        delivery = vcs.delivery(after.tree)
+        if delivery is not None:
+            seen = replace(
+                seen,
+                changed=delivery.is_new,
+                delivery=delivery.tree,
+                head=delivery.head,
+                left_out=delivery.left_out[:MAX_LISTED],
+                message=self._message_from_prompt(),
+            )
+        return replace(seen, took=self._since(started))
+
+    def _message_from_prompt(self) -> str:
+        """A commit message for an agent that gives none."""
+        board = self._state.before.board if self._state.before else None
+        if board is not None and board.story:
+            return f"{board.story}: {board.role}"
+        text = self._base_prompt if self._base_prompt is not None else self._read_prompt()
+        return self._context.secrets.text(prompts.subject(text))
 
     def _look_at_board(self, problem: str) -> tuple[BoardSeen | None, str]:
         """The task list of a PRD loop: as people left it, or as it was when the agent ended."""
@@ -180,14 +234,21 @@ class Driver:
 
     def _wants_tree(self) -> bool:
         """Whether this run needs the tree id, which takes time to compute."""
+        before, ran = self._state.phase is Phase.BEFORE, self._state.ran
         if self.plan.claim.kind is ClaimKind.GIVEN:
-            return False
+            return before
+        if self._state.asked:
+            return True
         watch = self.plan.rules.tree
         if self._state.limits.stagnation > 0 or watch is TreeWatch.ALWAYS:
             return True
-        ran = self._state.ran
         has_failed = ran is not None and ran.ended is not Ended.OK
-        return watch is TreeWatch.FAILURES and (self._state.phase is Phase.BEFORE or has_failed)
+        return watch is TreeWatch.FAILURES and (before or has_failed)
+
+    def _is_to_be_delivered(self) -> bool:
+        """Whether the tree that is about to be checked may be committed, or be the proof of a complete run."""
+        ran = self._state.ran
+        return self.plan.scm is not None or (bool(self.plan.checks) and ran is not None and ran.claim)
 
     def _snapshot(self) -> str:
         """Snapshot the tree before the next iteration. A failure is reported but does not stop the run."""
@@ -238,11 +299,19 @@ class Driver:
             if spec.prompt_via is not PromptVia.NONE:
                 self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
         call = AgentCall(step, spec, prompt, stream_name(step.iteration, seq, step.purpose))
+        if step.purpose is Purpose.MESSAGE:
+            return self._ask_message(call)
         ran = self._call_and_rule(call)
-        if step.purpose is Purpose.WORK and self.plan.claim.kind is ClaimKind.TAG:
+        if self.plan.claim.kind is ClaimKind.TAG:
             rule = self.plan.claim
-            self._tell(ClaimLooked(f"<{rule.tag}>{rule.text}</{rule.tag}>", ran.claim))
+            self._tell(ClaimLooked(f"<{rule.tag}>{rule.text}</{rule.tag}>", ran.claim, ran.unclaimed))
         return ran
+
+    def _ask_message(self, call: AgentCall) -> Ran:
+        """Ask for a commit message in an empty directory, from an agent that cannot act: only its text counts."""
+        call = replace(call, spec=disarmed(call.spec))
+        with empty_directory() as directory:
+            return self._agents.call(call, self._state.limits.iterations, directory)
 
     def _call_and_rule(self, call: AgentCall) -> Ran:
         """Run the agent, then undo its forbidden changes to the board of a PRD loop."""
@@ -271,13 +340,18 @@ class Driver:
         if self._spec(step).prompt_via is PromptVia.NONE:
             return Prompt("", "")
         if step.purpose is Purpose.MESSAGE:
-            name, text = f"{step.iteration:03d}_message", prompts.COMMIT_MESSAGE
+            name, text = f"{step.iteration:03d}_message", prompts.commit_message(self._diff_to_commit())
         else:
             base = self._base_prompt if self._base_prompt is not None else self._read_prompt()
             name, text = f"{step.iteration:03d}", prompts.build(base, step, self.plan.prompt, self.plan.claim)
         return Prompt(
             text, self._inbox.retry_when_full(lambda: self._context.runtime.write_prompt(name, text))
         )
+
+    def _diff_to_commit(self) -> str:
+        seen = self._state.delivery
+        diff = self._context.vcs.diff_to_commit(Delivery(seen.delivery, seen.head)) if seen else ""
+        return self._context.secrets.text(diff)
 
     # ---- RunChecks ----
 
@@ -341,17 +415,30 @@ class Driver:
         return replace(did, undone=tuple(undone))
 
     def _do_commit(self, step: Commit, started: float) -> Did:
-        """Commit; a failure is shown and the loop continues, an interrupted commit is repeated."""
-        done = self._context.vcs.commit(step.iteration, step.message)
+        """Commit what was checked; an interrupted commit is repeated."""
+        try:
+            done = self._context.vcs.commit(step)
+        except GitError:
+            if not self._inbox.is_interrupted():
+                raise
+            return Did(self._now(), self._since(started), over=False)
         problems = tuple(self._context.secrets.text(problem) for problem in done.problems)
-        is_cut_off = self._inbox.is_interrupted() and bool(problems)
-        for problem in () if is_cut_off else problems:
-            self._tell(Notice(problem))
+        refused = self._context.secrets.text(done.refused)
+        if self._inbox.is_interrupted() and (problems or refused):
+            return Did(self._now(), self._since(started), over=False)
         if done.commit:
             self._tell(Committed(step.iteration, done.commit, step.message))
-        if is_cut_off:
-            return Did(self._now(), self._since(started), over=False)
-        return Did(self._now(), self._since(started), detail=" · ".join(problems), made=done.commit)
+        for problem in (*problems, *([f"Not committed: {refused}"] if refused else [])):
+            self._tell(Notice(problem))
+        detail = " · ".join(problems)
+        return Did(
+            self._now(),
+            self._since(started),
+            detail=detail,
+            made=done.commit,
+            refused=refused,
+            tree=done.tree,
+        )
 
     # ---- Hold ----
 
@@ -428,7 +515,7 @@ class Driver:
         else:
             where = [os.fsdecode(error.filename)] if isinstance(error.filename, str | bytes) else []
             reason = ": ".join([*where, error.strerror or str(error)])
-        fail = Fail(self._now(), reason)
+        fail = Fail(self._now(), reason, Cause.GIT if isinstance(error, GitError) else Cause.CONFIG)
         self._state = machine.apply(self._state, fail)
         assert self._state.stop is not None
         if self._context.supervised is not None:

@@ -17,18 +17,12 @@ from pathlib import Path
 
 import msgspec
 
+from ralph.errors import RalphError
+from ralph.scm.caches import caches
 from ralph.scm.git import CHANGES, Git, GitOutput, listed, paths
 
 MARKER = ".ralph-active"
 """The marker file of a running PRD loop, which is never part of the work."""
-
-CACHES = frozenset(
-    {
-        *("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".coverage"),
-        *(".tox", ".nox", ".venv", "node_modules", ".DS_Store"),
-    }
-)
-"""Files and directories that tools create and that never belong in a commit, even without a `.gitignore`."""
 
 MAX_HOOK_BYTES = 10 << 20
 MAX_HASHED = 50 << 20
@@ -52,10 +46,14 @@ _PLACES = re.compile(
 
 
 class BaselineRecord(msgspec.Struct, frozen=True):
-    """`config` holds the values of each relevant key, `untracked` a fingerprint of each file."""
+    """`config` holds the values of each relevant key, `untracked` a fingerprint of each file, `tree` the work tree.
+
+    `tree` is "" in records of older versions.
+    """
 
     config: dict[str, list[str]]
     untracked: dict[str, str]
+    tree: str = ""
 
 
 _decode = msgspec.json.Decoder(BaselineRecord).decode
@@ -75,8 +73,8 @@ class Baseline:
         self.hooks = self._kept_hooks if runs_hooks else Path(os.devnull)
         self._file = directory / "start.json"
 
-    def record(self) -> None:
-        """Record it once: a resumed run keeps its original start."""
+    def record(self, tree: Callable[[], str] | None = None) -> None:
+        """Record it once: a resumed run keeps its original start. `tree` returns the id of the work tree."""
         if self._file.exists():
             return
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -84,19 +82,23 @@ class Baseline:
         config = self.config()
         _copy_hooks(self._hooks_path(config), self._kept_hooks)
         prints = self.fingerprints(self.untracked())
-        start = BaselineRecord(config, {_to_json(name): value for name, value in prints.items()})
+        untracked = {_to_json(name): value for name, value in prints.items()}
+        start = BaselineRecord(config, untracked, tree() if tree is not None else "")
         temporary = self._file.with_suffix(".tmp")
         temporary.write_bytes(msgspec.json.encode(start))
         temporary.rename(self._file)
 
     def load(self) -> BaselineRecord:
+        """The record; an empty one if nothing was recorded."""
         try:
             start = _decode(self._file.read_bytes())
-            return BaselineRecord(
-                start.config, {_from_json(name): value for name, value in start.untracked.items()}
-            )
-        except (OSError, msgspec.DecodeError):
+        except FileNotFoundError:
             return BaselineRecord({}, {})
+        except (OSError, msgspec.DecodeError) as error:
+            hint = "Start a new run."
+            raise RalphError(f"{self._file}: the start of the run cannot be read: {error}", hint) from None
+        untracked = {_from_json(name): value for name, value in start.untracked.items()}
+        return BaselineRecord(start.config, untracked, start.tree)
 
     def config(self) -> dict[str, list[str]]:
         """The keys that can start a program or redirect a push, with their current values."""
@@ -122,12 +124,16 @@ class Baseline:
 
         A directory includes everything in it.
         """
-        start, now = self.load(), self.untracked()
-        prints = self.fingerprints(name for name in now if name in start.untracked)
-        unchanged = [name for name, value in prints.items() if value and value == start.untracked[name]]
+        now = self.untracked()
         markers = [name for name in now if os.path.basename(name) == MARKER]
         nested = [name.rstrip("/") for name in now if name.endswith("/")]
-        return [*unchanged, *markers, *self.caches(now), *nested]
+        return [*self.unchanged(now), *markers, *caches(self._git, now), *nested]
+
+    def unchanged(self, names: Iterable[str]) -> list[str]:
+        """Those that were untracked at the start and have the same content now."""
+        start = self.load().untracked
+        prints = self.fingerprints(name for name in names if name in start)
+        return [name for name, value in prints.items() if value and value == start[name]]
 
     def has_changes(self) -> bool:
         """Whether there is anything to commit that is not left out."""
@@ -136,15 +142,6 @@ class Baseline:
         changed = [entry[3:].rstrip("/") for entry in paths(output)]
         left_out = set(self.left_out()) if changed else set()
         return any(left_out.isdisjoint(accumulate(name.split("/"), "{}/{}".format)) for name in changed)
-
-    def caches(self, untracked: Iterable[str]) -> list[str]:
-        """The paths of tool caches, except those that are partly committed."""
-        found = dict.fromkeys(filter(None, map(_cache_of, untracked)))
-        if not found:
-            return []
-        places = (f":(top,literal){path}" for path in found)
-        kept = set(map(_cache_of, paths(self._git("ls-files", "-z", "--", *places))))
-        return [path for path in found if path not in kept]
 
     def has_hooks(self) -> bool:
         try:
@@ -186,12 +183,6 @@ def fingerprint(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
-
-
-def _cache_of(name: str) -> str:
-    """The outermost part of a path that is a tool's cache; "" if none is."""
-    parts = name.rstrip("/").split("/")
-    return next((path for path in accumulate(parts, "{}/{}".format) if path.rpartition("/")[2] in CACHES), "")
 
 
 def _to_json(name: str) -> str:

@@ -10,22 +10,36 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ralph.core.model import Scm
+from ralph.core.model import Commit, Scm
 from ralph.core.text import clean
-from ralph.scm.baseline import Baseline, BaselineRecord, add_all, led_elsewhere
-from ralph.scm.git import Git, GitError, Runner, paths
+from ralph.scm.baseline import Baseline, BaselineRecord, led_elsewhere
+from ralph.scm.delivery import Deliverer, Delivery
+from ralph.scm.git import Git, GitError, GitOutput, Runner, hint_for, paths
 from ralph.scm.repository import Repository
 from ralph.scm.user_git import UserGit
 
 _MARK = re.compile(rb"^<{7} ", re.MULTILINE)
 TRAILER = "Ralph-Run"
 
+HOOK_REFUSED = 1
+"""The exit code of a `git commit` that a hook has refused, whatever that hook's own exit code."""
+
 
 class Done(Struct, frozen=True):
-    """The result of the tasks. `commit` is the new commit; `problems` are shown, and the loop continues."""
+    """The result of the tasks.
+
+    - `commit`: the new commit, with exactly the tree that was to be committed.
+    - `refused`: why there is none although there was something to commit.
+    - `is_changed`: a hook or a task has changed the files or the branch; `tree` is the work tree to check then.
+    - `problems`: other tasks that failed.
+    """
 
     commit: str = ""
+    refused: str = ""
+    is_changed: bool = False
+    tree: str = ""
     problems: tuple[str, ...] = ()
 
 
@@ -33,51 +47,76 @@ class GitTasks:
     """`scm.tasks` with git."""
 
     def __init__(
-        self, repository: Repository, run: Runner, scm: Scm, run_id: str, baseline: Baseline
+        self, repository: Repository, run: Runner, scm: Scm, run_id: str, baseline: Baseline, scratch: Path
     ) -> None:
         self._git = Git(repository, run)
         self._user_git = UserGit(repository, run, baseline)
         self._scm = scm
         self._run = run_id
         self._baseline = baseline
+        self._deliverer = Deliverer(self._git, self._user_git, baseline, scratch)
 
-    def has_changes(self) -> bool:
-        return self._baseline.has_changes()
+    def delivery(self, checked: str) -> Delivery:
+        """What a commit of this checked tree would contain."""
+        return self._deliverer.of(checked)
 
-    def do(self, iteration: int, message: str) -> Done:
-        start = self._baseline.load()
-        commit, problems = "", []
+    def do(self, step: Commit) -> Done:
+        start, problems, done = self._baseline.load(), [], Done()
         for task in self._scm.tasks:
             words, problem = _words(task)
-            try:
-                if words[:1] == ["commit"]:
-                    commit, problem = self._commit(iteration, message, words[1:])
-                elif words:
-                    problem = self._other(start, words)
-            except GitError as error:
-                problem = error.text
-            if problem and problem not in problems:
+            if problem and task.split()[:1] == ["commit"]:
+                return Done(refused=problem)
+            elif problem:
                 problems.append(problem)
-        return Done(commit, tuple(problems))
+            elif words[0] == "commit":
+                done = self._commit(step, words[1:])
+                if done.refused or done.is_changed:
+                    return replace(done, problems=tuple(problems))
+            elif problem := self._other(start, words):
+                problems.append(problem)
+        return replace(done, problems=tuple(dict.fromkeys(problems)), is_changed=self._is_moved(step))
+
+    def _is_moved(self, step: Commit) -> bool:
+        """Whether another task, such as a merge, has put something else than the checked tree on the branch."""
+        commits = any(task.split()[:1] == ["commit"] for task in self._scm.tasks)
+        return commits and not self._is_delivered(step.tree)
+
+    def _is_delivered(self, tree: str) -> bool:
+        return self._deliverer.tree_of(self._deliverer.head()) == tree
 
     # ---- commit ----
 
-    def _commit(self, iteration: int, message: str, more: list[str]) -> tuple[str, str]:
-        mark = f"{self._run}/{iteration}"
-        if already := self._find(mark):
-            return already, ""
+    def _commit(self, step: Commit, more: list[str]) -> Done:
+        mark, head = f"{self._run}/{step.iteration}", self._deliverer.head()
+        already = self._find(mark)
+        if already and (already == head or self._deliverer.tree_of(already) == step.tree):
+            return self._proved(already, step)
         if path := self._conflict():
-            return "", f"Not committed: {path} has a merge conflict. Next: resolve it, then: git commit"
-        added = add_all(self._user_git, self._git, self._baseline.left_out())
-        if added.code:
-            return "", self._user_git.failure("add", added)
-        if self._git.attempt("diff", "--cached", "--quiet", "--ignore-submodules=dirty").code == 0:
-            return "", ""
-        text = f"{clean(message).strip()}\n\n{TRAILER}: {mark}\n"
+            return Done(refused=f"{path} has a merge conflict. Next: resolve it, then: git commit")
+        if head != step.head:
+            return Done(is_changed=True)
+        if self._is_delivered(step.tree):
+            return Done()
+        self._git("read-tree", "--reset", step.tree)
+        text = f"{clean(step.message).strip()}\n\n{TRAILER}: {mark}\n"
         done = self._user_git("commit", "-q", "--cleanup=verbatim", "-F", "-", *more, stdin=text.encode())
         if done.code:
-            return "", self._user_git.failure("commit", done)
-        return self._git.line("rev-parse", "HEAD"), ""
+            return self._refused(done)
+        return self._proved(self._deliverer.head(), step)
+
+    def _refused(self, done: GitOutput) -> Done:
+        """A hook refused the commit, which the agent may be able to fix; everything else is an error of git."""
+        if done.code != HOOK_REFUSED or hint_for(done.err, self._git.repository):
+            raise GitError(self._user_git.failure("commit", done))
+        return Done(refused=self._user_git.failure("commit", done))
+
+    def _proved(self, commit: str, step: Commit) -> Done:
+        """The commit if it has the tree that was checked. One that a hook has changed is taken back; its files stay."""
+        if self._deliverer.tree_of(commit) == step.tree:
+            return Done(commit)
+        what = ("HEAD", step.head, commit) if step.head else ("-d", "HEAD", commit)
+        self._git("update-ref", "-m", "ralph: taken back, because a commit hook changed it", *what)
+        return Done(refused="a commit hook changed what was to be committed", is_changed=True)
 
     def _conflict(self) -> str:
         """A file with unresolved merge conflict markers; "" if there is none."""
@@ -90,10 +129,10 @@ class GitTasks:
 
     def _find(self, mark: str) -> str:
         """A commit of this iteration from before ralph was killed."""
-        log = self._git.attempt(
-            "log", "-50", f"--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)"
-        )
-        for line in log.out.decode(errors="replace").splitlines():
+        if not self._deliverer.head():
+            return ""
+        log = self._git("log", "-50", f"--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)")
+        for line in log.decode(errors="replace").splitlines():
             commit, _, marks = line.partition(" ")
             if mark in marks.split():
                 return commit
@@ -147,27 +186,27 @@ class OtherTasks:
         self._runner = run
         self._scm = scm
 
-    def has_changes(self) -> bool:
-        return True
+    def delivery(self, checked: str) -> Delivery:
+        """Only the command knows what it would record."""
+        return Delivery("", "")
 
-    def do(self, iteration: int, message: str) -> Done:
+    def do(self, step: Commit) -> Done:
         problems = []
-        for task in self._scm.tasks:
-            words, problem = _words(task)
+        for words, problem in map(_words, self._scm.tasks):
             if problem:
                 problems.append(problem)
                 continue
-            if words[:1] == ["commit"]:
-                words += ["-m", clean(message)]
-            done = self._runner([self._scm.command, *words], {}, b"")
+            message = ["-m", clean(step.message)] if words[0] == "commit" else []
+            done = self._runner([self._scm.command, *words, *message], {}, b"")
             if done.code:
                 problems.append(f"{self._scm.command} {words[0]} failed: {clean(done.err.strip()[-500:])}")
-        return Done("", tuple(problems))
+        return Done(problems=tuple(problems))
 
 
 def _words(task: str) -> tuple[list[str], str]:
     """The words of a task, and a problem with them."""
     try:
-        return shlex.split(task), ""
+        words = shlex.split(task)
     except ValueError as error:
         return [], f"scm.tasks: {task!r} was not run: {error}."
+    return words, "" if words else f"scm.tasks: {task!r} was not run: it is empty."

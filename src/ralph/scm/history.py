@@ -9,7 +9,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from ralph.errors import RalphError
-from ralph.scm.baseline import all_but
 from ralph.scm.git import Git, Runner, paths
 from ralph.scm.repository import Repository
 from ralph.scm.snapshots import ref_of
@@ -89,6 +88,10 @@ class History:
     def changes(self, old: str, new: str) -> list[Change]:
         return changes_between(self.git, self.commit(old), self.commit(new), self._index)
 
+    def between(self, old: str, new: str) -> list[Change]:
+        """The changes between two trees, given by any names."""
+        return changes_between(self.git, old, new, self._index)
+
     def counted(self, trees: Sequence[tuple[str, str]]) -> list[list[Counted]]:
         """The changed lines of each file between the trees of each pair, from one git call."""
         if not trees:
@@ -102,10 +105,9 @@ class History:
         self.git.disarm_filters()
         return self._diff(*options, self.commit(old), self.commit(new))
 
-    def difference(self, old: str, new: str, *paths: str, left_out: Sequence[str] = ()) -> str:
+    def difference(self, old: str, new: str, *paths: str) -> str:
         """The diff between two trees, given by any names, limited to `paths` if given."""
-        places = all_but(left_out) if left_out else [f":(top,literal){path}" for path in paths]
-        return self._diff(old, new, "--", *places)
+        return self._diff(old, new, "--", *(f":(top,literal){path}" for path in paths))
 
     def _diff(self, *arguments: str) -> str:
         """A diff without colours, which runs no program of the repository."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -16,6 +17,7 @@ from msgspec import Struct, field
 from ralph.core.model import OURS
 from ralph.errors import RalphError
 from ralph.files.paths import real
+from ralph.scm.caches import cache_of, caches
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
 
@@ -28,11 +30,35 @@ HUGE_NESTED = 200 << 20
 _MAX_UNREADABLE = 20
 
 
+class LeftOut(Struct, frozen=True):
+    """A path that is not in a tree, and why: `is larger than 50 MB`."""
+
+    path: str
+    why: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.path} {self.why} and is left out"
+
+
 class Snapshot(Struct, frozen=True):
+    """A saved tree. `tree` is the same without untracked caches: equal as long as nothing of the work changes."""
+
     ref: str
     commit: str
     tree: str
-    notes: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(each.text for each in self.left_out)
+
+
+class WorkTree(Struct, frozen=True):
+    """The working tree as a git tree, without git-ignored files and untracked caches, and what else it lacks."""
+
+    tree: str
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class _Copy(Struct):
@@ -40,7 +66,11 @@ class _Copy(Struct):
 
     index: Path
     staged: str = ""
-    left_out: list[str] = field(default_factory=list)
+    caches: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def leave_out(self, path: str, why: str) -> None:
+        self.left_out.append(LeftOut(path, why))
 
 
 class _Change(Struct, frozen=True):
@@ -71,7 +101,8 @@ class Snapshots:
 
     def take(self, name: str | int) -> Snapshot:
         """Save the tree under a name."""
-        copy, tree = self._tree(name)
+        copy = self._updated(name)
+        tree = self._git.line("write-tree", index=copy.index)
         head = self._git.attempt("rev-parse", "-q", "--verify", "HEAD").out.decode().strip()
         parents = [head] if head else []
         if copy.staged:
@@ -82,27 +113,52 @@ class Snapshots:
         commit = self._git.line("commit-tree", tree, *arguments, "-m", message)
         ref = ref_of(self._run, name)
         self._git("update-ref", "--no-deref", ref, commit)
-        return Snapshot(ref, commit, tree, tuple(copy.left_out))
+        return Snapshot(ref, commit, self._without_caches(copy, tree), tuple(copy.left_out))
 
-    def tree(self) -> str:
-        """The hash of the current tree, without saving a snapshot."""
-        return self._tree("now")[1]
+    def whole_tree(self) -> str:
+        """The id of the current tree with untracked caches, without saving a snapshot."""
+        return self._git.line("write-tree", index=self._updated("now").index)
+
+    def work_tree(self) -> WorkTree:
+        """The current tree, without saving a snapshot."""
+        copy = self._updated("now", with_caches=False)
+        return WorkTree(self._git.line("write-tree", index=copy.index), tuple(copy.left_out))
 
     def write(self, directory: Path) -> None:
-        """Write the current tree, without git-ignored files, into an empty directory."""
-        copy, _ = self._tree("now")
+        """Write the current tree, without git-ignored files and untracked caches, into an empty directory."""
+        copy = self._updated("now", with_caches=False)
         self._git("checkout-index", "--all", "--force", f"--prefix={directory}/", index=copy.index)
 
-    def _tree(self, name: str | int) -> tuple[_Copy, str]:
+    def _without_caches(self, copy: _Copy, tree: str) -> str:
+        if not copy.caches:
+            return tree
+        self._remove(copy, copy.caches)
+        return self._git.line("write-tree", index=copy.index)
+
+    def _remove(self, copy: _Copy, names: Sequence[str]) -> None:
+        self._git("update-index", "--force-remove", "-z", "--stdin", index=copy.index, stdin=listed(names))
+
+    def _updated(self, name: str | int, *, with_caches: bool = True) -> _Copy:
+        """A copy of the index, updated from the working tree."""
         self._git.disarm_filters()
         try:
             copy, changes = self._copy_index()
+            copy.caches = self._caches(changes)
+            if not with_caches:
+                dropped = set(copy.caches)
+                changes = [change for change in changes if change.path not in dropped]
             nested = self._update(copy, changes)
             for number, path in enumerate(nested):
                 self._embed(copy, path, f"{name}.nested.{number}")
         except OSError as error:
             raise GitError(f"Snapshot failed: {error}") from error
-        return copy, self._git.line("write-tree", index=copy.index)
+        return copy
+
+    def _caches(self, changes: Sequence[_Change]) -> list[str]:
+        """The untracked files in caches."""
+        untracked = [change.path for change in changes if change.in_tree == "?"]
+        roots = set(caches(self._git, untracked))
+        return [path for path in untracked if cache_of(path) in roots]
 
     def _copy_index(self) -> tuple[_Copy, list[_Change]]:
         """A copy of the index and the changes. An unreadable index counts as missing."""
@@ -113,7 +169,7 @@ class Snapshots:
         if index.is_file():
             shutil.copy2(index, copy.index)  # git needs its mtime to notice changed files
         elif os.path.lexists(index):
-            copy.left_out.append("the index is not a regular file and is left out")
+            copy.leave_out("the index", "is not a regular file")
         try:
             changes = self._changes(copy.index)
         except GitError:
@@ -140,12 +196,11 @@ class Snapshots:
             if path.endswith("/") or (change.in_tree == "?" and _is_nested(top / path)):
                 nested.append(path.rstrip("/"))
             elif change.in_tree == "?" and _size(top / path) > HUGE_FILE:
-                copy.left_out.append(f"{path} is larger than {HUGE_FILE >> 20} MB and is left out")
+                copy.leave_out(path, f"is larger than {HUGE_FILE >> 20} MB")
             elif change.in_tree != " ":
                 changed.append(path)
         if nested:
-            names = listed(nested)
-            self._git("update-index", "--force-remove", "-z", "--stdin", index=copy.index, stdin=names)
+            self._remove(copy, nested)
         self._add(copy, changed)
         return sorted(set(nested))
 
@@ -168,7 +223,7 @@ class Snapshots:
             bad = next((path for path in changed if path in done.err), None)
             if bad is None:
                 raise GitError.of("update-index", done.err, self._git.repository)
-            copy.left_out.append(f"{bad} cannot be read and is left out")
+            copy.leave_out(bad, "cannot be read")
             changed = [path for path in changed if path != bad]
         raise GitError(f"More than {_MAX_UNREADABLE} files cannot be read.")
 
@@ -176,13 +231,13 @@ class Snapshots:
         """Add the files of a nested repository to the tree as plain files."""
         repository = repository_at(self._git.repository.top / path)
         if repository is None:
-            copy.left_out.append(f"the nested repository {path} cannot be read and is left out")
+            copy.leave_out(f"the nested repository {path}", "cannot be read")
             return
         if not self._holds(repository):
-            copy.left_out.append(f"{path} points to a repository somewhere else and is left out")
+            copy.leave_out(path, "points to a repository somewhere else")
             return
         if _packed_size(repository) > HUGE_NESTED:
-            copy.left_out.append(f"the nested repository {path} is too large and is left out")
+            copy.leave_out(f"the nested repository {path}", "is too large")
             return
         try:
             inner = Snapshots(repository, self._runner, self._run, self._scratch / name).take(name)
@@ -191,9 +246,9 @@ class Snapshots:
                 "fetch", "-q", "--no-tags", "--no-write-fetch-head", str(repository.git_dir), f"+{ref}:{ref}"
             )
             self._git("read-tree", f"--prefix={path}/", inner.tree, index=copy.index)
-            copy.left_out += [f"{path}/{note}" for note in inner.notes]
+            copy.left_out += [LeftOut(f"{path}/{each.path}", each.why) for each in inner.left_out]
         except RalphError as error:
-            copy.left_out.append(f"the nested repository {path} is left out: {error.message}")
+            copy.leave_out(f"the nested repository {path}", f"cannot be included ({error.message})")
 
     def _holds(self, nested: Repository) -> bool:
         """Whether everything git would write to is inside our repository, with links resolved."""

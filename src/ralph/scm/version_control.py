@@ -8,14 +8,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ralph.core.model import OURS, Plan, Scm
+from msgspec.structs import replace
+
+from ralph.core.model import OURS, Commit, Plan, Scm
 from ralph.errors import RalphError
 from ralph.scm.baseline import Baseline
 from ralph.scm.commits import Committer, Done, GitTasks, OtherTasks
+from ralph.scm.delivery import Delivery
+from ralph.scm.diff import shortened
 from ralph.scm.git import Git, Runner
 from ralph.scm.history import Change, History
 from ralph.scm.repository import Repository, branch_of
-from ralph.scm.snapshots import Snapshot, Snapshots
+from ralph.scm.snapshots import Snapshot, Snapshots, WorkTree
+
+MAX_DIFF = 20_000
+"""Characters of a diff in the prompt for a commit message."""
 
 
 class VersionControl:
@@ -27,12 +34,13 @@ class VersionControl:
         self._snapshots: Snapshots | None = None
         self._baseline: Baseline | None = None
         self._history: History | None = None
+        self._scratch = state / "scm"
         self._committer: Committer | None = None
         if repository is not None:
-            self._history = History(repository, run, plan.run, state / "scm")
-            self._snapshots = Snapshots(repository, run, plan.run, state / "scm")
+            self._history = History(repository, run, plan.run, self._scratch)
+            self._snapshots = Snapshots(repository, run, plan.run, self._scratch)
             self._baseline = Baseline(
-                Git(repository, run), state / "scm", runs_hooks=not plan.sandbox.is_real
+                Git(repository, run), self._scratch, runs_hooks=not plan.sandbox.is_real
             )
             self._committer = Committer(repository, run, self._baseline, Path(plan.directory))
         self._tasks = self._make_tasks(plan.scm, run)
@@ -44,7 +52,7 @@ class VersionControl:
             return OtherTasks(run, scm)
         if self._repository is None or self._baseline is None:
             return None
-        return GitTasks(self._repository, run, scm, self._plan.run, self._baseline)
+        return GitTasks(self._repository, run, scm, self._plan.run, self._baseline, self._scratch)
 
     @property
     def missing(self) -> str:
@@ -59,7 +67,7 @@ class VersionControl:
 
     def record_baseline(self) -> None:
         if self._baseline is not None and (self._tasks is not None or self._plan.prompt.prd is not None):
-            self._baseline.record()
+            self._baseline.record(self.work_tree_id)
 
     def has_hooks(self) -> bool:
         """Whether the user has git hooks that Ralph's commits would run."""
@@ -76,9 +84,14 @@ class VersionControl:
 
     def tree(self) -> str:
         """A hash of the current tree, equal as long as nothing changes."""
-        if self._snapshots is not None:
-            return self._snapshots.tree()
-        return digest(Path(self._plan.directory))
+        return self.work_tree_id() or digest(Path(self._plan.directory))
+
+    def work_tree_id(self) -> str:
+        """The id of the work tree; "" outside git."""
+        return self.work_tree().tree
+
+    def work_tree(self) -> WorkTree:
+        return self._snapshots.work_tree() if self._snapshots is not None else WorkTree("")
 
     @contextmanager
     def fresh_copy(self) -> Iterator[tuple[Path, Path]]:
@@ -95,19 +108,18 @@ class VersionControl:
 
     def diff(self, base: str) -> str:
         """All changes since a commit as text, with new files but without git-ignored files and caches."""
-        if self._history is None or self._baseline is None or not base:
+        if self._history is None or not base:
             return ""
-        caches = self._baseline.caches(self._baseline.untracked())
-        return self._history.difference(base, self.tree(), left_out=caches)
+        return self._history.difference(base, self.work_tree_id())
 
     def touched(self, globs: Sequence[str], since: str, absent: Sequence[str]) -> list[tuple[Change, str]]:
         """Files of a commit that match a glob and have changed, each with its diff.
 
         Also new files if a part of their path is a name in `absent`.
         """
-        if self._history is None or not (globs or absent):
+        if self._history is None or self._snapshots is None or not (globs or absent):
             return []
-        tree = self.tree()
+        tree = self._snapshots.whole_tree()
         found = self._history.touched(since, tree, globs, absent)
         return [(change, self._history.difference(since, tree, change.path)) for change in found]
 
@@ -118,8 +130,27 @@ class VersionControl:
         tree = self.tree()
         return self._history.removed(since, tree), self._history.cut(since, tree)
 
-    def has_changes(self) -> bool:
-        return self._tasks is not None and self._tasks.has_changes()
+    def lacking(self, work_tree: WorkTree) -> tuple[str, ...]:
+        """What a work tree lacks of the agent's work: `big.bin is larger than 50 MB`."""
+        known = self._baseline.load().untracked if self._baseline is not None else {}
+        return tuple(f"{each.path} {each.why}" for each in work_tree.left_out if each.path not in known)
+
+    def delivery(self, checked: str) -> Delivery | None:
+        """What would be committed of a checked tree; None if nothing is ever committed."""
+        return self._tasks.delivery(checked) if self._tasks is not None else None
+
+    def changed_between(self, old: str, new: str) -> list[str]:
+        """The paths in which two trees differ."""
+        return (
+            [change.path for change in self._history.between(old, new)] if self._history is not None else []
+        )
+
+    def diff_to_commit(self, delivery: Delivery) -> str:
+        """The changes that a commit would make, shortened; "" if only the command knows them."""
+        if self._history is None or not delivery.tree:
+            return ""
+        old = delivery.head or self._history.git.line("mktree")
+        return shortened(self._history.difference(old, delivery.tree), MAX_DIFF)
 
     def commit_files(self, names: list[str], message: str) -> str:
         """Commit these files and nothing else. Without a repository, do nothing.
@@ -131,8 +162,19 @@ class VersionControl:
     def branch(self) -> str:
         return branch_of(self._repository) if self._repository is not None else ""
 
-    def commit(self, iteration: int, message: str) -> Done:
-        return self._tasks.do(iteration, message) if self._tasks is not None else Done()
+    def commit(self, step: Commit) -> Done:
+        """Commit what was checked. If a hook or a task has changed the files, the result has their tree."""
+        if self._tasks is None:
+            return Done()
+        if not step.tree and (now := self.work_tree_id()):  # journalled by an older version, without a look
+            delivery = self._tasks.delivery(now)
+            step = Commit(step.iteration, step.message, delivery.tree, delivery.head, now)
+        done = self._tasks.do(step)
+        if done.refused or done.is_changed:
+            now = self.work_tree_id()
+            if done.is_changed or now != step.checked:
+                return replace(done, tree=now)
+        return done
 
 
 def digest(directory: Path) -> str:

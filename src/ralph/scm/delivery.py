@@ -1,0 +1,143 @@
+"""What a commit of a checked tree contains: the tree without everything that is not the agent's work.
+
+Left out are files that were untracked at the start and are unchanged, runtime files of Ralph, and the files of nested
+repositories, of which git records only the commit. Everything is computed from the checked tree, never from the
+working tree, which may have changed since.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from ralph.scm.baseline import MARKER, Baseline
+from ralph.scm.git import Git, GitError, listed, paths
+from ralph.scm.history import Change, changes_between
+from ralph.scm.repository import repository_at
+from ralph.scm.user_git import UserGit
+
+
+class Delivery(Struct, frozen=True):
+    """The tree to commit on top of `head` ("": the first commit), and the paths of the checked tree not in it.
+
+    `is_new` is False if `head` has this tree already.
+    """
+
+    tree: str
+    head: str
+    left_out: tuple[str, ...] = ()
+    is_new: bool = True
+
+
+class Deliverer:
+    """Makes deliveries in one repository. `scratch` holds its index."""
+
+    def __init__(self, git: Git, user_git: UserGit, baseline: Baseline, scratch: Path) -> None:
+        self._git = git
+        self._user_git = user_git
+        self._baseline = baseline
+        self._index = scratch / "delivery-index"
+
+    def of(self, checked: str) -> Delivery:
+        """The delivery of a checked tree."""
+        self._git.disarm_filters()
+        head = self.head()
+        before = self.tree_of(head)
+        changes = changes_between(self._git, before, checked, self._index)
+        left_out = [*self._not_work(checked, changes), *self._nested_files(checked)]
+        tree = self._built(checked, left_out)
+        tree = self._cleaned(tree, changes_between(self._git, before, tree, self._index))
+        return Delivery(tree, head, tuple(left_out), is_new=tree != before)
+
+    def head(self) -> str:
+        """The commit of HEAD; "" on a branch without commits."""
+        done = self._git.attempt("rev-parse", "-q", "--verify", "HEAD")
+        if done.code > 1:
+            raise GitError.of("rev-parse", done.err, self._git.repository)
+        return done.out.decode().strip()
+
+    def tree_of(self, commit: str) -> str:
+        """The tree of a commit, or the empty tree for ""."""
+        return self._git.line("rev-parse", f"{commit}^{{tree}}") if commit else self._git.line("mktree")
+
+    # ---- what is left out ----
+
+    def _not_work(self, checked: str, changes: Iterable[Change]) -> list[str]:
+        """New files that were there at the start, unchanged, and markers of Ralph."""
+        start = self._baseline.load()
+        added = [change.path for change in changes if change.kind == "A"]
+        old = [path for path in added if path in start.untracked]
+        if old and start.tree:
+            since = {change.path for change in changes_between(self._git, start.tree, checked, self._index)}
+            unchanged = {path for path in old if path not in since}
+        else:  # recorded by an older version
+            unchanged = set(self._baseline.unchanged(old))
+        return [path for path in added if path in unchanged or os.path.basename(path) == MARKER]
+
+    def _nested_files(self, checked: str) -> list[str]:
+        """The files of nested repositories, which a snapshot includes as plain files."""
+        top = self._git.repository.top
+        roots = [path.rstrip("/") for path in self._baseline.untracked() if path.endswith("/")]
+        roots += [path for path in self._git.nested() if repository_at(top / path) is not None]
+        if not roots:
+            return []
+        return paths(
+            self._git("ls-tree", "-r", "-z", "--name-only", "--full-tree", checked, *dict.fromkeys(roots))
+        )
+
+    # ---- the tree ----
+
+    def _built(self, checked: str, left_out: list[str]) -> str:
+        """The checked tree without these paths, and with the commits of nested repositories that git tracks."""
+        links = self._git.nested()
+        if not left_out and not links:
+            return checked
+        self._git("read-tree", checked, index=self._index)
+        if left_out:
+            self._update("--force-remove", left_out)
+        if links:
+            self._update("--add", links)
+        return self._git.line("write-tree", index=self._index)
+
+    def _update(self, how: str, names: list[str]) -> None:
+        self._git("update-index", how, "--remove", "-z", "--stdin", index=self._index, stdin=listed(names))
+
+    def _cleaned(self, tree: str, changes: list[Change]) -> str:
+        """The tree with changed files as the user's filters store them (Git LFS, for example)."""
+        changed = [change.path for change in changes if change.kind != "D"]
+        entries = self._filtered(tree, changed)
+        if not entries:
+            return tree
+        self._git("read-tree", tree, index=self._index)
+        lines = []
+        for mode, blob, path in entries:
+            content = self._git("cat-file", "blob", blob)
+            done = self._user_git("hash-object", "-w", "--stdin", f"--path={path}", stdin=content)
+            if done.code:
+                raise GitError(self._user_git.failure("hash-object", done))
+            lines.append(f"{mode} {done.out.decode().strip()}\t{path}")
+        self._git("update-index", "-z", "--index-info", index=self._index, stdin=listed(lines))
+        return self._git.line("write-tree", index=self._index)
+
+    def _filtered(self, tree: str, changed: list[str]) -> list[tuple[str, str, str]]:
+        """The regular files among these that have a filter: mode, blob and path."""
+        if not changed or not any(key.startswith("filter.") for key in self._baseline.config()):
+            return []
+        fields = paths(self._git("check-attr", "-z", "--stdin", "filter", stdin=listed(changed)))
+        names = {
+            path
+            for path, value in zip(fields[::3], fields[2::3], strict=True)
+            if value not in ("unspecified", "unset")
+        }
+        if not names:
+            return []
+        entries = paths(self._git("ls-tree", "-r", "-z", "--full-tree", tree))
+        found = [
+            (*about.split()[:3], path) for about, _, path in (entry.partition("\t") for entry in entries)
+        ]
+        return [
+            (mode, blob, path) for mode, _, blob, path in found if path in names and mode.startswith("100")
+        ]
