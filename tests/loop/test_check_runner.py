@@ -207,7 +207,7 @@ def test_a_check_has_no_verdict_if_the_tree_is_unknown(repository: Project, tmp_
             found.verdict(checks[0])
 
 
-def test_a_fresh_copy_that_cannot_be_made_is_no_verdict(repository: Project, tmp_path: Path) -> None:
+def test_a_clean_check_without_its_copy_has_no_verdict(repository: Project, tmp_path: Path) -> None:
     """A clean check whose copy git cannot write is an error of git, not a failed check."""
     check = command_check("true", is_clean=True)
     with checking(repository, check) as found:

@@ -183,7 +183,7 @@ def test_a_commit_is_the_checked_tree_without_what_is_not_work(
 
 
 def _is_work(path: str, entry: tuple[str, bytes], tracked: set[str], start: Start) -> bool:
-    """The rules of what is committed, written once more."""
+    """What is committed, derived from the files alone."""
     if path not in start.tracked and not path.endswith(".ign") and start.files.get(path) == entry:
         return False
     if Path(path).name == ".ralph-active":

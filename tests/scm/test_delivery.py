@@ -124,8 +124,8 @@ def test_a_check_that_writes_something_new_each_time(place: Project) -> None:
     assert "changed by the checks each time they run: report.txt" in result.out
 
 
-def test_caches_that_checks_leave_are_no_change(place: Project) -> None:
-    """Caches of tools never belong to the work, so they cause no second round."""
+def test_caches_left_by_checks_are_ignored(place: Project) -> None:
+    """Caches of tools never belong to the work, so the checks run once."""
     note = place.home.path / "rounds"
     check = f"echo x >> {note}; mkdir -p src/__pycache__ .pytest_cache; date +%N > src/__pycache__/a.pyc"
     committing(place, "mkdir src; echo good > src/work", guardrails=[{"command": check}])
@@ -261,7 +261,7 @@ DYING = {
     "what", some(["status", "write-tree", "diff-tree", "read-tree", "commit", "rev-parse", "ls-files"], 2)
 )
 @pytest.mark.parametrize("how", DYING)
-def test_an_error_of_git_is_no_answer(place: Project, how: str, what: str, times: int) -> None:
+def test_git_errors_are_never_answers(place: Project, how: str, what: str, times: int) -> None:
     """A git that dies after the agent has worked never makes a run complete without a commit; resumed, it is committed."""
     git, bin, marks = shutil.which("git"), place.home.path / "bin", place.home.path / "marks"
     bin.mkdir()

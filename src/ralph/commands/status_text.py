@@ -98,6 +98,8 @@ def run_text(one: Detail) -> str:
     for steer in one.steered:
         when = f"iteration {steer.iteration}" if steer.iteration else "not delivered yet"
         lines.append(f"guidance   {steer.text} ({when})")
+    if s.tree:
+        lines.append(f"tree       {s.tree} (all required checks passed)")
     lines += [f"note       {note}" for note in s.notes]
     if s.state == CRASHED:
         lines.append(f"next       the process is gone; to continue: ralph resume {s.id}")

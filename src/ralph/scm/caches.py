@@ -1,4 +1,4 @@
-"""The caches of tools. They never belong in a commit and are no part of a checked tree, even without a `.gitignore`."""
+"""The caches of tools. Even without a `.gitignore`, commits and checked trees leave them out."""
 
 from __future__ import annotations
 

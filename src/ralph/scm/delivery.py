@@ -85,7 +85,9 @@ class Deliverer:
         if not roots:
             return []
         return paths(
-            self._git("ls-tree", "-r", "-z", "--name-only", "--full-tree", checked, *dict.fromkeys(roots))
+            self._git(
+                "ls-tree", "-r", "-z", "--name-only", "--full-tree", "--", checked, *dict.fromkeys(roots)
+            )
         )
 
     # ---- the tree ----

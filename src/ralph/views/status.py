@@ -33,7 +33,7 @@ RUNNING, PAUSED, WAITING, CRASHED, ENDED = "running", "paused", "waiting", "cras
 
 
 class Summary(Struct, frozen=True):
-    """One run, as in `ralph status --json`."""
+    """One run, as in `ralph status --json`. `tree`: the git tree on which the checks of a complete run passed."""
 
     id: str
     project: str
@@ -56,6 +56,7 @@ class Summary(Struct, frozen=True):
     parent: str | None
     task: str | None
     role: str | None
+    tree: str | None
 
     @property
     def words(self) -> str:
@@ -156,6 +157,7 @@ def summary(runs: Runs, run: Run) -> Summary:
         parent=run.parent,
         task=run.task,
         role=run.role,
+        tree=(stop.tree or None) if stop else None,
     )
 
 

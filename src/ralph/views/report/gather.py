@@ -210,7 +210,9 @@ def _run(sources: ReportSources, run: Run, notes: list[str]) -> RunReport:
         iterations=iterations,
         left_out=timeline.left_out,
         files=timeline.files,
-        proof=_proof(plan, timeline, iterations, snapshot) if about.outcome == Outcome.COMPLETE else None,
+        proof=_proof(plan, timeline, iterations, snapshot, about.tree or "")
+        if about.outcome == Outcome.COMPLETE
+        else None,
         remarks=tuple(_remarks(about, plan, timeline)),
         guidance=tuple(
             replace(each, text=each.text[:MAX_FEEDBACK]) for each in runs.guidance(run.id)[-MAX_GUIDANCE:]
@@ -254,14 +256,19 @@ def _shown(changes: Changes | None, *, is_short: bool) -> Changes | None:
 
 
 def _proof(
-    plan: Plan, timeline: RunTimeline, iterations: tuple[Iteration, ...], snapshot: SnapshotRef | None
+    plan: Plan,
+    timeline: RunTimeline,
+    iterations: tuple[Iteration, ...],
+    snapshot: SnapshotRef | None,
+    tree: str,
 ) -> Proof:
     checks = next((each.checks for each in reversed(iterations) if each.checks), ())
+    last = {found.check: found for found in checks}  # after a second round, only that counts
     return Proof(
         claim=_claim(plan),
-        checks=tuple(_with_commands(found, timeline.stories.verify_commands) for found in checks),
-        tree=snapshot.tree if snapshot else timeline.tree,
-        snapshot=snapshot.ref if snapshot else "",
+        checks=tuple(_with_commands(found, timeline.stories.verify_commands) for found in last.values()),
+        tree=tree,
+        snapshot=snapshot.ref if snapshot and snapshot.tree == tree else "",
         commit=timeline.commit,
     )
 

@@ -147,9 +147,9 @@ class Story(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """The evidence for the outcome: the claim, the checks, and the tree they ran on.
+    """The evidence for the outcome: the claim, the checks, and the git tree they passed on.
 
-    `snapshot` is the ref that keeps the tree; `commit` is the last commit made by Ralph.
+    `snapshot` is the ref that keeps exactly this tree; `commit` is the last commit made by Ralph.
     """
 
     claim: str

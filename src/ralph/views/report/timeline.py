@@ -117,7 +117,6 @@ class RunTimeline:
         self.remarks: list[Remark] = []
         self.reviews: list[Review] = []
         self.files: int | None = None
-        self.tree = ""
         self.commit = ""
 
     def hear(self, entry: JournalStep) -> None:
@@ -214,7 +213,6 @@ class RunTimeline:
             self.commands = commands | self.commands | {check.name: commands[check.name]}
 
     def _looked(self, seen: Seen) -> None:
-        self.tree = seen.tree or self.tree
         if seen.board is not None:
             self.stories.look(seen.board.legal)
 
