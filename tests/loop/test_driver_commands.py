@@ -192,6 +192,29 @@ def test_guidance_goes_into_the_next_prompt_and_no_other(project: Project) -> No
     assert [event.steered for event in loop.told(IterationStarted)] == [0, 1, 0]
 
 
+def test_guidance_for_a_finished_run_gets_one_more_iteration(project: Project) -> None:
+    """Guidance sent while the agent gives its last answer is delivered before the run is complete."""
+    steer = Steer(0.0, 0, "Use the old parser.")
+    with opened_loop(
+        project, heard=on(AgentEnded, steer), checks=(command_check("true"),), iterations=3
+    ) as loop:
+        assert end_of(loop.drive()) == PROVED
+        assert [event.steered for event in loop.told(IterationStarted)] == [0, 1]
+    assert "Use the old parser." in (project.path / ".ralph/prompt_002.txt").read_text()
+
+
+def test_guidance_without_an_iteration_left_is_named(project: Project) -> None:
+    """If the limits allow no iteration for it, the ending names it; even if it arrives during the last step."""
+    steer = Steer(0.0, 0, "Use the old parser.")
+    with opened_loop(project, heard=on(AgentEnded, steer)) as loop:
+        state = loop.drive()
+    assert state.stop is not None and state.stop.notes == ("guidance not delivered: Use the old parser.",)
+    with opened_loop(project) as loop:
+        loop.use(ended=lambda stop: loop.send(steer))
+        loop.drive()
+        assert loop.notices == ["guidance not delivered: Use the old parser."]
+
+
 def test_commands_are_journalled_with_the_state_that_they_made(project: Project) -> None:
     """A run loaded after a command has the state that the command led to."""
     with opened_loop(project, heard=on(AgentEnded, Pause(7.0), Cancel(8.0, now=False))) as loop:

@@ -14,25 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from ralph.core.model import AgentSpec, Commit, Flow, Plan, PromptSource, Scm
+from ralph.core.model import MARKER, AgentSpec, Commit, Flow, Plan, PromptSource, Scm
 from ralph.scm.caches import cache_of
 from ralph.scm.git import GitOutput
 from ralph.scm.repository import repository_at
 from ralph.scm.version_control import VersionControl
 
 RUN = "20260101-000000-0000"
-NAMES = (
-    "a",
-    "b.txt",
-    "dir/c",
-    "dir/deep/d",
-    "odd name\n",
-    "é",
-    "-dash",
-    "x.ign",
-    "__pycache__/e.pyc",
-    "dir/.ralph-active",
-)
+NAMES = ("a", "b.txt", "dir/c", "dir/deep/d", "odd name\n", "é", "-dash", "x.ign", "__pycache__/e.pyc")
 Tree = dict[str, tuple[str, bytes]]
 """Mode and content by path."""
 
@@ -42,7 +31,6 @@ class Start(Struct, frozen=True):
 
     files: Tree
     tracked: set[str]
-    committed: Tree
 
 
 class World:
@@ -164,9 +152,10 @@ def test_a_commit_is_the_checked_tree_without_what_is_not_work(
             world.run(["git", "commit", "-qm", "Second"], {}, b"")
         vcs = world.version_control()
         vcs.record_baseline()
-        start = Start(world.files(), world.tracked(), world.committed())
+        start = Start(world.files(), world.tracked())
         for change in work:
             world.change(*change)
+        (world.top / MARKER).touch()
         checked, tracked = world.files(), world.tracked()
         tree = vcs.work_tree_id()
         delivery = vcs.delivery(tree)
@@ -186,6 +175,6 @@ def _is_work(path: str, entry: tuple[str, bytes], tracked: set[str], start: Star
     """What is committed, derived from the files alone."""
     if path not in start.tracked and not path.endswith(".ign") and start.files.get(path) == entry:
         return False
-    if Path(path).name == ".ralph-active":
-        return path in start.committed
+    if path == MARKER:
+        return False
     return path in tracked or not (path.endswith(".ign") or cache_of(path))

@@ -117,6 +117,7 @@ class Driver:
                 self._journal.complete(step, result, self._state)
                 self._inbox.retry_when_full(self._journal.flush)
                 if isinstance(step, Stop):
+                    self._tell_late_guidance()
                     return self._state
         except InterruptedWait:
             return self._interrupted()
@@ -484,6 +485,11 @@ class Driver:
     def _apply(self, command: Command, number: int | None) -> None:
         self._state = machine.apply(self._state, command)
         self._journal.command(command, self._state, number)
+
+    def _tell_late_guidance(self) -> None:
+        for _, command in self._inbox.new_commands():
+            if isinstance(command, Steer):
+                self._tell(Notice(f"guidance not delivered: {command.text}"))
 
     def _deliver(self, guidance: tuple[Steer, ...]) -> None:
         """Post guidance once to the task's bus for a command that gets no prompt."""

@@ -29,6 +29,9 @@ HUGE_NESTED = 200 << 20
 
 _MAX_UNREADABLE = 20
 
+_DAMAGED = "index file"
+"""In every message of git about an index that it cannot read."""
+
 
 class LeftOut(Struct, frozen=True):
     """A path that is not in a tree, and why: `is larger than 50 MB`."""
@@ -161,7 +164,7 @@ class Snapshots:
         return [path for path in untracked if cache_of(path) in roots]
 
     def _copy_index(self) -> tuple[_Copy, list[_Change]]:
-        """A copy of the index and the changes. An unreadable index counts as missing."""
+        """A copy of the index and the changes. A damaged index counts as missing."""
         self._scratch.mkdir(parents=True, exist_ok=True)
         copy = _Copy(self._scratch / "index")
         copy.index.unlink(missing_ok=True)
@@ -173,13 +176,17 @@ class Snapshots:
         try:
             changes = self._changes(copy.index)
         except GitError:
-            if not copy.index.exists():
+            if not self._is_damaged(copy.index):
                 raise
             copy.index.unlink()
             changes = self._changes(copy.index)
         if any(change.in_index not in " ?" for change in changes):
             copy.staged = self._git.attempt("write-tree", index=copy.index).out.decode().strip()
         return copy, changes
+
+    def _is_damaged(self, index: Path) -> bool:
+        """Whether git cannot even list this index. Anything else that fails is an error, not a missing index."""
+        return index.exists() and _DAMAGED in self._git.attempt("ls-files", "--cached", index=index).err
 
     def _changes(self, index: Path) -> list[_Change]:
         options = ("--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all")
