@@ -157,8 +157,9 @@ def test_a_commit_is_the_checked_tree_without_what_is_not_work(
             world.change(*change)
         (world.top / MARKER).touch()
         checked, tracked = world.files(), world.tracked()
-        tree = vcs.work_tree_id()
-        delivery = vcs.delivery(tree)
+        work_tree = vcs.work_tree()
+        tree = work_tree.tree
+        delivery = vcs.delivery(tree, work_tree.nested)
         assert delivery is not None
         for change in meddling:
             if change[1] != "add":  # what is staged by force is a change of the index, not of the files

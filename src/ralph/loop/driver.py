@@ -202,7 +202,7 @@ class Driver:
         seen = Seen(
             self._now(), tree=now.tree, modified=tuple(modified[:MAX_LISTED]), lacking=vcs.lacking(now)
         )
-        delivery = vcs.delivery(after.tree)
+        delivery = vcs.delivery(after.tree, now.nested)
         if delivery is not None:
             seen = replace(
                 seen,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ralph.core.model import Commit, Scm
 from ralph.core.text import clean
 from ralph.scm.baseline import Baseline, BaselineRecord, led_elsewhere
-from ralph.scm.delivery import Deliverer, Delivery
+from ralph.scm.delivery import Deliverer, Delivery, Head
 from ralph.scm.git import Git, GitError, GitOutput, Runner, hint_for, paths
 from ralph.scm.repository import Repository
 from ralph.scm.user_git import UserGit
@@ -56,9 +56,9 @@ class GitTasks:
         self._baseline = baseline
         self._deliverer = Deliverer(self._git, self._user_git, baseline, scratch)
 
-    def delivery(self, checked: str) -> Delivery:
-        """What a commit of this checked tree would contain."""
-        return self._deliverer.of(checked)
+    def delivery(self, checked: str, nested: Sequence[str]) -> Delivery:
+        """What a commit of this checked tree, with these nested repositories, would contain."""
+        return self._deliverer.of(checked, nested)
 
     def do(self, step: Commit) -> Done:
         start, problems, done = self._baseline.load(), [], Done()
@@ -78,24 +78,21 @@ class GitTasks:
 
     def _is_moved(self, step: Commit) -> bool:
         """Whether another task, such as a merge, has put something else than the checked tree on the branch."""
-        commits = any(task.split()[:1] == ["commit"] for task in self._scm.tasks)
-        return commits and not self._is_delivered(step.tree)
-
-    def _is_delivered(self, tree: str) -> bool:
-        return self._deliverer.tree_of(self._deliverer.head()) == tree
+        tasks = [task.split()[:1] for task in self._scm.tasks]
+        return ["commit"] in tasks[:-1] and self._deliverer.head().tree != step.tree
 
     # ---- commit ----
 
     def _commit(self, step: Commit, more: list[str]) -> Done:
         mark, head = f"{self._run}/{step.iteration}", self._deliverer.head()
-        already = self._find(mark)
-        if already and (already == head or self._deliverer.tree_of(already) == step.tree):
-            return self._proved(already, step)
+        already = self._find(mark) if head.commit else ""
+        if already and (already == head.commit or self._deliverer.tree_of(already) == step.tree):
+            return self._proved(Head(already, self._deliverer.tree_of(already)), step)
         if path := self._conflict():
             return Done(refused=f"{path} has a merge conflict. Next: resolve it, then: git commit")
-        if head != step.head:
+        if head.commit != step.head:
             return Done(is_changed=True)
-        if self._is_delivered(step.tree):
+        if head.tree == step.tree:
             return Done()
         self._git("read-tree", "--reset", step.tree)
         text = f"{clean(step.message).strip()}\n\n{TRAILER}: {mark}\n"
@@ -110,11 +107,11 @@ class GitTasks:
             raise GitError(self._user_git.failure("commit", done))
         return Done(refused=self._user_git.failure("commit", done))
 
-    def _proved(self, commit: str, step: Commit) -> Done:
+    def _proved(self, made: Head, step: Commit) -> Done:
         """The commit if it has the tree that was checked. One that a hook has changed is taken back; its files stay."""
-        if self._deliverer.tree_of(commit) == step.tree:
-            return Done(commit)
-        what = ("HEAD", step.head, commit) if step.head else ("-d", "HEAD", commit)
+        if made.tree == step.tree:
+            return Done(made.commit)
+        what = ("HEAD", step.head, made.commit) if step.head else ("-d", "HEAD", made.commit)
         self._git("update-ref", "-m", "ralph: taken back, because a commit hook changed it", *what)
         return Done(refused="a commit hook changed what was to be committed", is_changed=True)
 
@@ -129,8 +126,6 @@ class GitTasks:
 
     def _find(self, mark: str) -> str:
         """A commit of this iteration from before ralph was killed."""
-        if not self._deliverer.head():
-            return ""
         log = self._git("log", "-50", f"--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)")
         for line in log.decode(errors="replace").splitlines():
             commit, _, marks = line.partition(" ")
@@ -186,7 +181,7 @@ class OtherTasks:
         self._runner = run
         self._scm = scm
 
-    def delivery(self, checked: str) -> Delivery:
+    def delivery(self, checked: str, nested: Sequence[str]) -> Delivery:
         """Only the command knows what it would record."""
         return Delivery("", "")
 

@@ -8,7 +8,7 @@ working tree, which may have changed since.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,7 +16,6 @@ from msgspec import Struct
 from ralph.scm.baseline import MARKER, Baseline
 from ralph.scm.git import Git, GitError, listed, paths
 from ralph.scm.history import Change, changes_between
-from ralph.scm.repository import repository_at
 from ralph.scm.user_git import UserGit
 
 
@@ -32,6 +31,13 @@ class Delivery(Struct, frozen=True):
     is_new: bool = True
 
 
+class Head(Struct, frozen=True):
+    """The commit of HEAD ("" if there is none), and its tree."""
+
+    commit: str
+    tree: str
+
+
 class Deliverer:
     """Makes deliveries in one repository. `scratch` holds its index."""
 
@@ -41,27 +47,28 @@ class Deliverer:
         self._baseline = baseline
         self._index = scratch / "delivery-index"
 
-    def of(self, checked: str) -> Delivery:
-        """The delivery of a checked tree."""
+    def of(self, checked: str, nested: Sequence[str]) -> Delivery:
+        """The delivery of a checked tree with these nested repositories."""
         self._git.disarm_filters()
         head = self.head()
-        before = self.tree_of(head)
-        changes = changes_between(self._git, before, checked, self._index)
-        left_out = [*self._not_work(checked, changes), *self._nested_files(checked)]
-        tree = self._built(checked, left_out)
-        tree = self._cleaned(tree, changes_between(self._git, before, tree, self._index))
-        return Delivery(tree, head, tuple(left_out), is_new=tree != before)
+        changes = changes_between(self._git, head.tree, checked, self._index)
+        left_out = [*self._not_work(checked, changes), *self._nested_files(checked, nested)]
+        tree = self._built(checked, left_out, self._git.nested())
+        dropped = set(left_out)
+        changed = [change.path for change in changes if change.kind != "D" and change.path not in dropped]
+        tree = self._cleaned(tree, changed) if self._git.has_filters else tree
+        return Delivery(tree, head.commit, tuple(left_out), is_new=tree != head.tree)
 
-    def head(self) -> str:
-        """The commit of HEAD; "" on a branch without commits."""
-        done = self._git.attempt("rev-parse", "-q", "--verify", "HEAD")
-        if done.code > 1:
-            raise GitError.of("rev-parse", done.err, self._git.repository)
-        return done.out.decode().strip()
+    def head(self) -> Head:
+        """HEAD, with the empty tree on a branch without commits."""
+        asked = b"HEAD^{commit}\nHEAD^{tree}\n"
+        commit, tree = self._git.line("cat-file", "--batch-check=%(objectname)", stdin=asked).splitlines()
+        if commit.endswith(" missing"):
+            return Head("", self._git.line("mktree"))
+        return Head(commit, tree)
 
     def tree_of(self, commit: str) -> str:
-        """The tree of a commit, or the empty tree for ""."""
-        return self._git.line("rev-parse", f"{commit}^{{tree}}") if commit else self._git.line("mktree")
+        return self._git.line("rev-parse", f"{commit}^{{tree}}")
 
     # ---- what is left out ----
 
@@ -77,24 +84,16 @@ class Deliverer:
             unchanged = set(self._baseline.unchanged(old))
         return [path for path in added if path in unchanged or os.path.basename(path) == MARKER]
 
-    def _nested_files(self, checked: str) -> list[str]:
+    def _nested_files(self, checked: str, nested: Sequence[str]) -> list[str]:
         """The files of nested repositories, which a snapshot includes as plain files."""
-        top = self._git.repository.top
-        roots = [path.rstrip("/") for path in self._baseline.untracked() if path.endswith("/")]
-        roots += [path for path in self._git.nested() if repository_at(top / path) is not None]
-        if not roots:
+        if not nested:
             return []
-        return paths(
-            self._git(
-                "ls-tree", "-r", "-z", "--name-only", "--full-tree", "--", checked, *dict.fromkeys(roots)
-            )
-        )
+        return paths(self._git("ls-tree", "-r", "-z", "--name-only", "--full-tree", "--", checked, *nested))
 
     # ---- the tree ----
 
-    def _built(self, checked: str, left_out: list[str]) -> str:
+    def _built(self, checked: str, left_out: list[str], links: list[str]) -> str:
         """The checked tree without these paths, and with the commits of nested repositories that git tracks."""
-        links = self._git.nested()
         if not left_out and not links:
             return checked
         self._git("read-tree", checked, index=self._index)
@@ -107,9 +106,8 @@ class Deliverer:
     def _update(self, how: str, names: list[str]) -> None:
         self._git("update-index", how, "--remove", "-z", "--stdin", index=self._index, stdin=listed(names))
 
-    def _cleaned(self, tree: str, changes: list[Change]) -> str:
+    def _cleaned(self, tree: str, changed: list[str]) -> str:
         """The tree with changed files as the user's filters store them (Git LFS, for example)."""
-        changed = [change.path for change in changes if change.kind != "D"]
         entries = self._filtered(tree, changed)
         if not entries:
             return tree
@@ -126,7 +124,7 @@ class Deliverer:
 
     def _filtered(self, tree: str, changed: list[str]) -> list[tuple[str, str, str]]:
         """The regular files among these that have a filter: mode, blob and path."""
-        if not changed or not any(key.startswith("filter.") for key in self._baseline.config()):
+        if not changed:
             return []
         fields = paths(self._git("check-attr", "-z", "--stdin", "filter", stdin=listed(changed)))
         names = {

@@ -144,6 +144,11 @@ class Git:
         entries = paths(self("ls-files", "--stage", "-z", index=index))
         return [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
 
+    @property
+    def has_filters(self) -> bool:
+        """Whether any filter was configured at the last `disarm_filters`."""
+        return any(name.startswith("filter.") for name in self._filters)
+
     def disarm_filters(self) -> None:
         """Disable every configured filter. Call this before anything that reads or writes files of the tree."""
         names = self.attempt("config", "--name-only", "-z", "--get-regexp", r"^(filter|diff|merge)\..*\.")

@@ -58,9 +58,13 @@ class Snapshot(Struct, frozen=True):
 
 
 class WorkTree(Struct, frozen=True):
-    """The working tree as a git tree, without git-ignored files and untracked caches, and what else it lacks."""
+    """The working tree as a git tree, without git-ignored files and untracked caches, and what else it lacks.
+
+    `nested`: repositories inside it, whose files it includes.
+    """
 
     tree: str
+    nested: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
 
@@ -70,6 +74,7 @@ class _Copy(Struct):
     index: Path
     staged: str = ""
     caches: list[str] = field(default_factory=list)
+    nested: list[str] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
 
     def leave_out(self, path: str, why: str) -> None:
@@ -125,7 +130,8 @@ class Snapshots:
     def work_tree(self) -> WorkTree:
         """The current tree, without saving a snapshot."""
         copy = self._updated("now", with_caches=False)
-        return WorkTree(self._git.line("write-tree", index=copy.index), tuple(copy.left_out))
+        tree = self._git.line("write-tree", index=copy.index)
+        return WorkTree(tree, tuple(copy.nested), tuple(copy.left_out))
 
     def write(self, directory: Path) -> None:
         """Write the current tree, without git-ignored files and untracked caches, into an empty directory."""
@@ -150,8 +156,8 @@ class Snapshots:
             if not with_caches:
                 dropped = set(copy.caches)
                 changes = [change for change in changes if change.path not in dropped]
-            nested = self._update(copy, changes)
-            for number, path in enumerate(nested):
+            copy.nested = self._update(copy, changes)
+            for number, path in enumerate(copy.nested):
                 self._embed(copy, path, f"{name}.nested.{number}")
         except OSError as error:
             raise GitError(f"Snapshot failed: {error}") from error

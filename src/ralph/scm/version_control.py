@@ -135,9 +135,9 @@ class VersionControl:
         known = self._baseline.load().untracked if self._baseline is not None else {}
         return tuple(f"{each.path} {each.why}" for each in work_tree.left_out if each.path not in known)
 
-    def delivery(self, checked: str) -> Delivery | None:
-        """What would be committed of a checked tree; None if nothing is ever committed."""
-        return self._tasks.delivery(checked) if self._tasks is not None else None
+    def delivery(self, checked: str, nested: Sequence[str]) -> Delivery | None:
+        """What would be committed of a checked tree with these nested repositories; None if nothing ever is."""
+        return self._tasks.delivery(checked, nested) if self._tasks is not None else None
 
     def changed_between(self, old: str, new: str) -> list[str]:
         """The paths in which two trees differ."""
@@ -166,14 +166,14 @@ class VersionControl:
         """Commit what was checked. If a hook or a task has changed the files, the result has their tree."""
         if self._tasks is None:
             return Done()
-        if not step.tree and (now := self.work_tree_id()):  # journalled by an older version, without a look
-            delivery = self._tasks.delivery(now)
-            step = Commit(step.iteration, step.message, delivery.tree, delivery.head, now)
+        if not step.tree and (now := self.work_tree()).tree:  # journalled by an older version, without a look
+            delivery = self._tasks.delivery(now.tree, now.nested)
+            step = Commit(step.iteration, step.message, delivery.tree, delivery.head, now.tree)
         done = self._tasks.do(step)
         if done.refused or done.is_changed:
-            now = self.work_tree_id()
-            if done.is_changed or now != step.checked:
-                return replace(done, tree=now)
+            tree = self.work_tree_id()
+            if done.is_changed or tree != step.checked:
+                return replace(done, tree=tree)
         return done
 
 
