@@ -318,7 +318,10 @@ class Settings(_Base, frozen=True):
     ] = "DONE"
     output_truncate_chars: Annotated[
         Natural,
-        says("Maximum output of a failed guardrail in the next prompt, in characters (0: no limit)."),
+        says(
+            "Maximum output of a failed guardrail in the next prompt, in characters (0: no limit). Of longer"
+            " output, the prompt has the start, the end, and lines from between that name a failure."
+        ),
     ] = 5000
     stream_agent_output: Annotated[bool, says("Show agent output live.")] = True
     include_iteration_count_in_prompt: Annotated[

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ralph.checks.base import Changed, CheckContext, JudgeAnswer, Shell
+from ralph.core.command_output import CommandOutput, Gap
 from ralph.core.model import Exit, Verdict
 
 LOG = ".ralph/guardrail_001_make_test.log"
@@ -18,7 +19,7 @@ class Bench:
     exit: Exit = field(default_factory=lambda: Exit(0))
     output: str = ""
     truncate: int = 5000
-    is_cut: bool = False
+    gap: Gap | None = None
     answer: str = ""
     is_claimed: bool = True
     board: str = ""
@@ -38,10 +39,10 @@ class Bench:
         self.asked.append((command, timeout))
         self.directories.append(directory)
         self.paths.append(self.path)
-        return self.shells.get(command) or Shell(self.exit, self.output, self.is_cut, LOG)
+        return self.shells.get(command) or Shell(self.exit, CommandOutput(self.output, gap=self.gap), LOG)
 
     def has_printed(self, done: Shell, text: str) -> bool:
-        return text in (self.logs.get(done.log, "") if done.is_cut else done.output)
+        return text in (self.logs.get(done.log, "") if done.output.gap else done.output.head)
 
     def diff(self) -> str:
         return self.difference

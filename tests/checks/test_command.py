@@ -8,6 +8,7 @@ from checks.check_support import LOG, Bench
 from ralph.checks.base import Interrupted
 from ralph.checks.command import configure, exit_text, run
 from ralph.checks.registry import METHODS
+from ralph.core.command_output import Gap
 from ralph.core.model import Check, Ended, Exit, FailAction, Feedback, Verdict
 
 
@@ -56,7 +57,7 @@ def test_feedback_is_in_the_documented_format() -> None:
         'Guardrail "make test" failed with exit code 2.\n'
         "Hint: Fix the tests only.\n"
         f"Output file: {LOG}\n"
-        "Output (truncated):\n"
+        "Output:\n"
         "1 failed\n",
     )
 
@@ -65,33 +66,46 @@ def test_the_hint_line_is_only_there_with_a_hint() -> None:
     """Without a hint there is no empty hint line."""
     verdict = run(guardrail(), Bench(Exit(1), "no"))
     assert verdict.feedback is not None
-    assert verdict.feedback.text.splitlines()[1:] == [f"Output file: {LOG}", "Output (truncated):", "no"]
+    assert verdict.feedback.text.splitlines()[1:] == [f"Output file: {LOG}", "Output:", "no"]
 
 
 @pytest.mark.parametrize(
     ("output", "limit", "shown"),
     [
-        ("12345", 5, "12345"),
-        ("123456", 5, "12345... [truncated]"),
-        ("漢字漢字漢字", 5, "漢字漢字漢... [truncated]"),
-        ("123456", 0, "123456"),
-        ("", 5, ""),
+        ("12345", 5, "Output:\n12345"),
+        ("123456", 5, "Output (truncated):\n23456"),
+        ("漢字漢字漢字", 5, "Output (truncated):\n字漢字漢字"),
+        ("ok\n" * 100, 100, "Output (truncated):\n[... 78 lines omitted ...]\n" + "ok\n" * 22),
+        ("123456", 0, "Output:\n123456"),
+        ("", 5, "Output:\n"),
     ],
 )
-def test_output_is_cut_at_the_limit(output: str, limit: int, shown: str) -> None:
-    """The first N characters are shown, with a mark only if something was cut; the hint is never cut."""
+def test_output_is_cut_to_the_limit(output: str, limit: int, shown: str) -> None:
+    """At most N characters are shown, and called truncated only if something was cut; the hint is never cut."""
     hint = "a hint that is much longer than the limit"
     verdict = run(guardrail(hint=hint), Bench(Exit(1), output, limit))
     assert verdict.feedback is not None
-    assert verdict.feedback.text.endswith(f"Hint: {hint}\nOutput file: {LOG}\nOutput (truncated):\n{shown}")
+    assert verdict.feedback.text.endswith(f"Hint: {hint}\nOutput file: {LOG}\n{shown}")
 
 
-def test_output_that_was_cut_before_is_marked_too() -> None:
-    """If only the start of the output was kept, the agent is told so, even without a limit."""
+def test_output_that_was_not_kept_is_marked() -> None:
+    """If the middle was too long to keep, the agent is told so, even without a limit."""
     for limit in (0, 5000):
-        verdict = run(guardrail(), Bench(Exit(1), "the beginning", limit, is_cut=True))
+        verdict = run(guardrail(), Bench(Exit(1), "the start\n", limit, gap=Gap(7, 50)))
         assert verdict.feedback is not None
-        assert verdict.feedback.text.splitlines()[-1] == "the beginning... [truncated]"
+        assert verdict.feedback.text.endswith("Output (truncated):\nthe start\n[... 7 lines omitted ...]\n")
+
+
+def test_a_failure_in_the_middle_is_shown_first() -> None:
+    """The agent sees what failed, wherever it is in the output; the console too."""
+    failed = "test_b.py::test_b FAILED [ 50%]"
+    output = (
+        "test_a.py::test_a PASSED [ 25%]\n" * 100 + f"{failed}\n" + "test_c.py::test_c PASSED [ 75%]\n" * 100
+    )
+    verdict = run(guardrail(), Bench(Exit(1), output, 1000))
+    assert verdict.feedback is not None
+    assert f"Output (truncated):\n[Failures in the omitted part:]\n{failed}\n\n" in verdict.feedback.text
+    assert verdict.excerpt == (failed,)
 
 
 def test_tags_in_the_output_are_made_harmless() -> None:

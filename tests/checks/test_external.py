@@ -13,6 +13,7 @@ from checks.check_support import LOG, Bench
 from ralph.checks.base import Interrupted, Shell
 from ralph.checks.external import run
 from ralph.checks.registry import METHODS, config_problem
+from ralph.core.command_output import Gap
 from ralph.core.model import Check, Ended, Exit, FailAction, Feedback, Verdict
 from ralph.errors import RalphError
 
@@ -74,7 +75,7 @@ def test_empty_texts_are_not_searched_for(unset: str | None) -> None:
 @pytest.mark.parametrize(("key", "green"), [("output_contains", True), ("output_not_contains", False)])
 def test_cut_output_is_searched_in_its_log(key: str, green: bool) -> None:
     """Text after the part that is kept counts too."""
-    context = Bench(Exit(0), "the beginning", is_cut=True, logs={LOG: "the beginning … FAILED"})
+    context = Bench(Exit(0), "the beginning", gap=Gap(9, 90), logs={LOG: "the beginning … FAILED"})
     config: dict[str, Any] = {key: "FAILED"}
     assert run(external(**config), context).green is green
 
@@ -92,14 +93,14 @@ def test_a_log_that_is_gone_is_red() -> None:
 
 def test_feedback_has_command_reason_hint_log_and_output() -> None:
     """The agent gets everything it needs to continue, each on its line, and no tag that it could repeat."""
-    context = Bench(Exit(1), "<promise>DONE</promise> and more", truncate=23)
+    context = Bench(Exit(1), "and more <promise>DONE</promise>", truncate=60)
     assert run(external("Fix the code.", FailAction.PREPEND), context).feedback == Feedback(
         FailAction.PREPEND,
         'Verification by "make test" failed: Command exited with 1, expected 0.\n'
         "Hint: Fix the code.\n"
         f"Output file: {LOG}\n"
-        "Output (truncated):\n"
-        "&lt;promise&gt;DONE&lt;/promise&gt;... [truncated]",
+        "Output:\n"
+        "and more &lt;promise&gt;DONE&lt;/promise&gt;",
     )
 
 
@@ -120,9 +121,7 @@ def test_a_command_that_cannot_run_is_red(error: Exception) -> None:
         "tests",
         green=False,
         reason=reason,
-        feedback=Feedback(
-            FailAction.APPEND, f'Verification by "make test" failed: {reason}.\nOutput (truncated):\n'
-        ),
+        feedback=Feedback(FailAction.APPEND, f'Verification by "make test" failed: {reason}.\nOutput:\n'),
     )
 
 

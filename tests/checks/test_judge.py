@@ -92,7 +92,7 @@ def test_reasons_become_one_harmless_line() -> None:
     odd = r'{"verdicts": [{"criterion": 1, "met": true, "reason": "<promise>a\n\u001b[31mb\ud800"}]}'
     long = answer(MET | {"reason": "x" * 1000})
     assert read_answer(odd, 1) == [CriterionRuling(1, True, "&lt;promise&gt;a b\ufffd")]
-    assert read_answer(long, 1) == [CriterionRuling(1, True, "x" * 500 + "... [truncated]")]
+    assert read_answer(long, 1) == [CriterionRuling(1, True, "x" * 485 + "... [truncated]")]
 
 
 JSON = st.recursive(

@@ -11,6 +11,7 @@ from checks.check_support import LOG, Bench
 from ralph.checks.base import Interrupted, JudgeAnswer, JudgeLimited, Shell
 from ralph.checks.multi_stage import MAX_DEPTH, run
 from ralph.checks.registry import METHODS, config_problem
+from ralph.core.command_output import CommandOutput
 from ralph.core.model import Check, Ended, Exit, FailAction, Feedback, Verdict
 
 RED = "Command exited with 1, expected 0"
@@ -28,7 +29,7 @@ def check_of(*stages: dict[str, Any], hint: str = "", **keys: Any) -> Check:
 
 def bench_with(*red: str, **more: Any) -> Bench:
     """A context in which these commands fail and all others succeed."""
-    return Bench(shells={name: Shell(Exit(1), "no", False, f"{name}.log") for name in red}, **more)
+    return Bench(shells={name: Shell(Exit(1), CommandOutput("no"), f"{name}.log") for name in red}, **more)
 
 
 def green(name: str, *, required: bool = True) -> Verdict:
@@ -36,7 +37,7 @@ def green(name: str, *, required: bool = True) -> Verdict:
 
 
 def told(name: str) -> str:
-    return f'Verification by "{name}" failed: {RED}.\nOutput file: {name}.log\nOutput (truncated):\nno'
+    return f'Verification by "{name}" failed: {RED}.\nOutput file: {name}.log\nOutput:\nno'
 
 
 def red(name: str, *, required: bool = True) -> Verdict:

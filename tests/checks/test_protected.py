@@ -44,7 +44,7 @@ def test_changed_files_are_red() -> None:
             "Files that the verification of this task relies on were changed. You must not change them.\n"
             "Restore them: git checkout abc123 -- check.sh 'tests/a b.py'\n"
             "Hint: Fix the code.\n"
-            "Changes (truncated):\n"
+            "Changes:\n"
             "-exit 1\n+exit 0\n+&lt;promise&gt;x&lt;/promise&gt;",
         ),
     )
@@ -63,12 +63,24 @@ def test_new_files_that_affect_verification_are_red() -> None:
 
 
 def test_long_changes_are_cut() -> None:
-    """Diffs are cut like the output of a guardrail; only the first files are named."""
-    changes = [Changed(f"{number}.py", "+" * 100) for number in range(25)]
-    verdict = run(CHECK, Bench(changes=changes, truncate=50))
+    """Every file gets a share of the limit, which includes escaped tags; only the first files are named."""
+    changes = [
+        Changed(f"{n}.py", f"--- a/{n}.py\n+++ b/{n}.py\n@@ -1,0 +1,9 @@\n" + "+<promise>x</promise>\n" * 9)
+        for n in range(25)
+    ]
+    verdict = run(CHECK, Bench(changes=changes, truncate=4000))
     assert verdict.reason.endswith(" 18.py, 19.py (and 5 more)")
     assert verdict.feedback is not None
-    assert verdict.feedback.text.splitlines()[-1] == "+" * 50 + "... [truncated]"
+    shown = verdict.feedback.text.partition("\nChanges (truncated):\n")[2]
+    assert 3000 < len(shown) <= 4000 and "<promise>" not in shown
+    assert [n for n in range(25) if f"+++ b/{n}.py\n" not in shown] == []
+
+
+def test_without_a_limit_all_changes_are_shown() -> None:
+    """A limit of 0 shows everything."""
+    verdict = run(CHECK, Bench(changes=[Changed("a.py", "+" * 9000)], truncate=0))
+    assert verdict.feedback is not None
+    assert verdict.feedback.text.endswith("\nChanges:\n" + "+" * 9000)
 
 
 @pytest.mark.parametrize(

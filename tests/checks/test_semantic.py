@@ -65,6 +65,17 @@ def test_a_pattern_in_added_lines_is_red_at_once() -> None:
     assert context.prompts == []
 
 
+def test_long_feedback_is_cut_after_its_tags_are_escaped() -> None:
+    """The limit applies to what the agent sees, marks included; the hint is not cut."""
+    message = "a todo <promise>x</promise>\n" * 20
+    verdict = run(
+        semantic(negative_patterns=["todo"], hint="Finish it."), Bench(answer=message, truncate=300)
+    )
+    assert verdict.feedback is not None
+    shown = verdict.feedback.text.removesuffix("\nHint: Finish it.")
+    assert len(shown) == 300 and shown.endswith("... [truncated]") and "<promise>" not in shown
+
+
 def test_a_pattern_in_the_final_message_is_red() -> None:
     """The agent's own description of its work counts too."""
     context = Bench(answer="Done.\nA <promise>x</promise> Security Concern remains.")

@@ -581,7 +581,7 @@ def test_guidance_comes_after_feedback(project: Project) -> None:
     project.run("resume", "-m", "2")
     sent = prompt(project, 2)
     assert sent.startswith('Guardrail "echo broken; false" failed')
-    assert "Output (truncated):\nbroken\n\n\nGuidance from the user: Look again.\n\nWhen everything" in sent
+    assert "Output:\nbroken\n\n\nGuidance from the user: Look again.\n\nWhen everything" in sent
 
 
 def test_guidance_of_an_interrupted_iteration_is_not_lost(project: Project) -> None:

@@ -48,14 +48,21 @@ def lines(path: Path) -> list[str]:
 
 
 def feedback(
-    command: str, slug: str, output: str, *, code: int = 1, hint: str = "", iteration: int = 1
+    command: str,
+    slug: str,
+    output: str,
+    *,
+    code: int = 1,
+    hint: str = "",
+    iteration: int = 1,
+    label: str = "Output:",
 ) -> str:
     """What a failed guardrail adds to the next prompt, in the documented format."""
     return (
         f'Guardrail "{command}" failed with exit code {code}.\n'
         + (f"Hint: {hint}\n" if hint else "")
         + f"Output file: .ralph/guardrail_{iteration:03d}_{slug}.log\n"
-        + f"Output (truncated):\n{output}"
+        + f"{label}\n{output}"
     )
 
 
@@ -77,7 +84,7 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
         'Guardrail "test -f fixed" failed with exit code 1.\n'
         "Hint: Make the file.\n"
         "Output file: .ralph/guardrail_001_test_f_fixed.log\n"
-        "Output (truncated):\n\n\n"
+        "Output:\n\n\n"
         "When everything is done, and only then, end your answer with `<response>DONE</response>`."
     )
 
@@ -423,18 +430,19 @@ def test_replace_brings_the_instruction_back(project: Project) -> None:
 
 
 def test_output_is_truncated_but_the_hint_is_not(project: Project) -> None:
-    """outputTruncateChars truncates what the agent sees; hint and log stay complete."""
+    """outputTruncateChars truncates the output that the agent sees; hint and log stay complete."""
     hint = "Look at the first line. " * 20
     project.agent(
         "true",
-        outputTruncateChars=20,
+        outputTruncateChars=100,
         includeCompletionInstruction=False,
         guardrails=[{"command": "seq 100; false", "hint": hint}],
     )
     project.run("run", "-p", "x", "-m", "2")
     numbers = "".join(f"{n}\n" for n in range(1, 101))
+    shown = "[... 79 lines omitted ...]\n" + numbers.partition("79\n")[2]
     assert prompt(project, 2) == "x\n\n" + feedback(
-        "seq 100; false", "seq_100_false", f"{numbers[:20]}... [truncated]", hint=hint
+        "seq 100; false", "seq_100_false", shown, hint=hint, label="Output (truncated):"
     )
     assert (project.path / ".ralph/guardrail_001_seq_100_false.log").read_text() == numbers
 
@@ -448,7 +456,7 @@ def test_without_a_limit_all_output_is_shown(project: Project) -> None:
         guardrails=[{"command": "yes | head -c 2000000; echo the end; false"}],
     )
     project.run("run", "-p", "x", "-m", "2")
-    shown = prompt(project, 2).partition("Output (truncated):\n")[2].partition("\n\n")[0]
+    shown = prompt(project, 2).partition("Output:\n")[2].partition("\n\n")[0]
     assert shown == "y\n" * 1_000_000 + "the end"
 
 
@@ -537,7 +545,7 @@ def test_a_guardrail_that_hangs_times_out(project: Project) -> None:
     assert (
         'Guardrail "echo slow; sleep 60" failed with a timeout after 0.3 s.\n'
         "Output file: .ralph/guardrail_001_echo_slow_sleep_60.log\n"
-        "Output (truncated):\nslow\n" in prompt(project, 2)
+        "Output:\nslow\n" in prompt(project, 2)
     )
     assert "failed (timed out after 0.3 s)" in result.err
 

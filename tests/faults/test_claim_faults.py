@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -382,14 +383,16 @@ def test_output_with_tags_is_harmless_in_the_next_prompt(project: Project, agent
 
 
 def test_ten_megabytes_of_output_are_cut(project: Project) -> None:
-    """The prompt has the first N characters and says that there was more; the log has everything."""
+    """The prompt has N characters of the start and the end and says that there was more; the log has everything."""
     (project.path / "evil").write_text(f"{TAG}漢" * 400_000)
     set_up(project, "stdin", "cat", guardrails=[{"command": "cat evil; exit 1"}], outputTruncateChars=1000)
     assert project.run("run", "-p", "Fix it.", "-m", "2").code == 1
     second = (project.path / ".ralph/prompt_002.txt").read_text()
-    shown = second.partition("Output (truncated):\n")[2].partition("... [truncated]")[0]
-    plain = shown.replace("&lt;", "<").replace("&gt;", ">")
-    assert plain == (f"{TAG}漢" * 400_000)[:1000]
+    shown = second.partition("Output (truncated):\n")[2].partition("\n\nWhen everything")[0]
+    safe = f"{TAG}漢".replace("<", "&lt;").replace(">", "&gt;") * 400_000
+    head, omitted, tail = re.split(r"\n\[\.\.\. ([\d,]+) characters omitted \.\.\.\]\n", shown)
+    assert safe.startswith(head) and safe.endswith(tail) and 900 < len(shown) <= 1000
+    assert int(omitted.replace(",", "")) > 9_000_000
     log = project.path / ".ralph/guardrail_001_cat_evil_exit_1.log"
     assert log.stat().st_size == (project.path / "evil").stat().st_size
 
@@ -407,8 +410,7 @@ def test_a_tag_at_the_cut_is_harmless(project: Project) -> None:
     for place in range(len(TAG) + 1):
         sent = (project.path / f".ralph/prompt_{place + 2:03d}.txt").read_text()
         shown = sent.partition("Output (truncated):\n")[2].partition("\n\nWhen everything")[0]
-        cut = ("x" * (place + 4) + TAG)[:limit] + ("... [truncated]" if place else "")
-        assert shown.replace("&lt;", "<").replace("&gt;", ">") == cut
+        assert len(shown) == limit and shown.endswith("&lt;/response&gt;")
         assert "<response>" not in shown and "</response>" not in shown
 
 
@@ -418,7 +420,7 @@ def test_escapes_do_not_crowd_out_the_message(project: Project) -> None:
     set_up(project, "stdin", "cat", guardrails=[{"command": "cat evil; false"}], outputTruncateChars=100)
     project.run("run", "-p", "Fix it.", "-m", "2")
     second = (project.path / ".ralph/prompt_002.txt").read_text()
-    assert "error: the build is broken" in second or "... [truncated]" in second
+    assert "Output:\nerror: the build is broken\n" in second
 
 
 # ---- A1: long prompts ----

@@ -95,14 +95,31 @@ def test_a_command_in_a_directory_of_the_project(project: Project, directory: st
 
 
 def test_text_in_a_long_output_is_found_in_its_log(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the start of the output is kept in memory, so text after it is searched in the file."""
-    monkeypatch.setattr(output, "MAX_HEAD_BYTES", 0)
-    command = "head -c 50000 /dev/zero | tr '\\0' x; echo; echo needle"
-    found_it = Check("a", "external", json.dumps({"command": command, "output_contains": "needle"}))
-    not_there = Check("b", "external", json.dumps({"command": command, "output_contains": "thread"}))
-    at_once = Check("c", "external", json.dumps({"command": "echo needle", "output_contains": "needle"}))
-    with checking(project, found_it, not_there, at_once) as found:
-        assert [found.verdict(check).green for check in (found_it, not_there, at_once)] == [True, False, True]
+    """Only the start and the end are kept in memory; text between is searched in the file, and nothing across the gap."""
+    monkeypatch.setattr(output, "MAX_HEAD_BYTES", 10)
+    monkeypatch.setattr(output, "MAX_TAIL_BYTES", 10)
+    filler = "head -c 50000 /dev/zero | tr '\\0' x"
+    command = f"printf 'start some'; {filler}; echo; echo needle; {filler}; printf 'where ends'"
+
+    def contains(text: str) -> Check:
+        return Check(text, "external", json.dumps({"command": command, "output_contains": text}))
+
+    checks = [contains(text) for text in ("start", "needle", "where ends", "somewhere")]
+    with checking(project, *checks) as found:
+        assert [found.verdict(check).green for check in checks] == [True, True, True, False]
+
+
+def test_the_end_of_a_very_long_output_is_shown(project: Project) -> None:
+    """The agent sees the last lines, however much came before, and how many lines are missing."""
+    check = command_check("seq 1000000; false", "long")
+    with checking(project, check) as found:
+        verdict = found.verdict(check)
+    assert verdict.feedback is not None
+    shown = verdict.feedback.text.partition("\nOutput (truncated):\n")[2].splitlines()
+    mark = next(line for line in shown if line.startswith("["))
+    assert (shown[0], shown[-1]) == ("1", "1000000")
+    assert mark == f"[... {1_000_000 - len(shown) + 1:,} lines omitted ...]"
+    assert verdict.excerpt == ("999996", "999997", "999998", "999999", "1000000")
 
 
 def test_an_incomplete_log_is_reported(project: Project) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from ralph.agents.base import Reading
 from ralph.agents.registry import AGENTS
+from ralph.core.command_output import CommandOutput, Gap
 from ralph.core.events import Event, Noise, Text, UsageReported
 from ralph.loop import output
 from ralph.loop.output import CheckLog, Tee
@@ -88,28 +90,82 @@ def log_of(directory: int, most: int = 1 << 20) -> Capped:
     return Capped(files.create(directory, "log", 0o644), most)
 
 
-def test_a_check_log_keeps_the_beginning_for_the_agent(
+def small(monkeypatch: pytest.MonkeyPatch, head: int, tail: int) -> None:
+    monkeypatch.setattr(output, "MAX_HEAD_BYTES", head)
+    monkeypatch.setattr(output, "MAX_TAIL_BYTES", tail)
+
+
+def test_a_check_log_keeps_the_start_and_the_end_for_the_agent(
     directory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log has all the output, and the head is marked as cut."""
-    monkeypatch.setattr(output, "MAX_HEAD_BYTES", 10)
+    """The log has all the output; the kept parts end and start with whole lines, and what is missing is counted."""
+    small(monkeypatch, 10, 10)
     found = CheckLog(log_of(directory), 0, SECRETS)
     found.stdout(b"0123456\n")
-    assert not found.is_cut
     found.stderr(b"89abc\n")
-    found.stdout(b"more\n")
+    assert found.output() == CommandOutput("0123456\n89abc\n")
+    found.stdout(b"".join(b"%d\n" % n for n in range(100, 200)))
     assert found.close() == ""
-    assert (found.head, found.is_cut) == ("0123456\n89", True)
-    assert (tmp_path / "log").read_bytes() == b"0123456\n89abc\nmore\n"
+    assert found.output() == CommandOutput("0123456\n", "198\n199\n", Gap(99, 98 * 4 + 6))
+    assert (tmp_path / "log").read_bytes().count(b"\n") == 102
+
+
+def test_a_line_that_is_too_long_to_keep(directory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cut between two characters, and only characters are counted."""
+    small(monkeypatch, 10, 10)
+    found = CheckLog(log_of(directory), 0, SECRETS)
+    found.stdout("0123456789{}xy漢字漢\n".format("ä" * 1000).encode())
+    found.close()
+    assert found.output() == CommandOutput("0123456789", "漢字漢\n", Gap(0, 1002))
+
+
+@given(
+    st.lists(st.text("ab\nä", max_size=60), max_size=20), st.integers(1, 40), st.integers(1, 40), st.data()
+)
+def test_kept_and_missing_parts_make_up_the_whole(
+    pieces: list[str], head: int, tail: int, data: st.DataObject
+) -> None:
+    """However the output arrives, its start and its end are kept, and the gap counts exactly the rest."""
+    text, kept = "".join(pieces), output.HeadAndTail(head, tail)
+    for piece in pieces:
+        at = data.draw(st.integers(0, len(piece.encode())))
+        kept.write(piece.encode()[:at])
+        kept.write(piece.encode()[at:])
+    found = kept.output()
+    if found.gap is None:
+        assert found == CommandOutput(text) and len(text.encode()) <= head + tail
+        return
+    start, end = found.head.rstrip("\ufffd"), found.tail
+    assert len(text.encode()) > head + tail
+    assert text.startswith(start) and text.endswith(end)
+    assert len(found.head) + found.gap.characters + len(end) == len(text)
+    if found.gap.lines:
+        assert found.head == start and text[: len(text) - len(end)].endswith("\n")
+        assert text[len(start) : len(text) - len(end)].count("\n") == found.gap.lines
+
+
+def test_memory_stays_bounded(directory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much is printed, not much more than the two parts is kept."""
+    small(monkeypatch, 1 << 10, 3 << 10)
+    found = CheckLog(log_of(directory), 0, SECRETS)
+    tracemalloc.start()
+    for _ in range(5000):
+        found.stdout(b"a line of output\n" * 100)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    found.close()
+    kept = found.output()
+    assert kept.gap and kept.gap.lines + kept.head.count("\n") + kept.tail.count("\n") == 500_000
+    assert peak < 1 << 20
 
 
 def test_a_large_truncation_limit_keeps_more(directory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The head has enough bytes for the agent's limit even if each character takes several."""
-    monkeypatch.setattr(output, "MAX_HEAD_BYTES", 1)
+    """Enough bytes are kept for the agent's limit even if each character takes several."""
+    small(monkeypatch, 1, 1)
     found = CheckLog(log_of(directory), 5, SECRETS)
-    found.stdout("äöüßé and more than forty bytes of all this\n".encode())
+    found.stdout(("漢字" * 100).encode())
     found.close()
-    assert found.is_cut and len(found.head.encode()) == 40
+    assert len(found.output().tail) >= 5
 
 
 def test_a_log_at_its_cap_says_so_in_its_last_line(directory: int, tmp_path: Path) -> None:
@@ -125,16 +181,16 @@ def test_a_log_that_cannot_be_written_says_why(directory: int) -> None:
     os.close(files.create(directory, "log", 0o644))
     found = CheckLog(Capped(os.open("log", os.O_RDONLY, dir_fd=directory), 100), 0, SECRETS)
     found.stdout(b"text\n")
-    assert found.close() == os.strerror(9) and found.head == "text\n"
+    assert found.close() == os.strerror(9) and found.output() == CommandOutput("text\n")
 
 
 def test_a_check_log_is_redacted(directory: int, tmp_path: Path) -> None:
-    """Neither the log nor the head shown to the agent has the secret."""
+    """Neither the log nor what the agent sees has the secret."""
     found = CheckLog(log_of(directory), 0, SECRETS)
     found.stdout(b"correct-")
     found.stdout(b"horse\n")
     found.close()
-    assert found.head.encode() == (tmp_path / "log").read_bytes() == MARK + b"\n"
+    assert found.output().head.encode() == (tmp_path / "log").read_bytes() == MARK + b"\n"
 
 
 @given(st.lists(st.binary(max_size=30), max_size=6))

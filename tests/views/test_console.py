@@ -259,7 +259,7 @@ def test_guardrail_output_goes_into_its_log(project: Project) -> None:
     assert not re.search(r"^broken", result.err, re.MULTILINE)
     log = next((project.path / ".ralph").glob("guardrail_001_*.log"))
     assert log.read_bytes() == b"\x1b[31mbroken\x1b[0m\x07\n"
-    assert "Output (truncated):\nbroken\ufffd\n" in (project.path / ".ralph/prompt_002.txt").read_text()
+    assert "Output:\nbroken\ufffd\n" in (project.path / ".ralph/prompt_002.txt").read_text()
 
 
 def test_status_shows_nothing_raw(project: Project) -> None:

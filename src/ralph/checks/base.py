@@ -8,15 +8,15 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
+from ralph.core.command_output import CommandOutput
 from ralph.core.model import Check, Exit, Verdict
 
 
 class Shell(Struct, frozen=True):
-    """The result of a shell command: its exit, the start of its output, and the log with all of it."""
+    """The result of a shell command: its exit, its output (the middle of a very long one is missing), and its log."""
 
     exit: Exit
-    output: str
-    is_cut: bool
+    output: CommandOutput
     log: str
 
 
@@ -41,7 +41,7 @@ class CheckContext(Protocol):
 
     @property
     def truncate(self) -> int:
-        """Number of characters of output shown to the agent."""
+        """Maximum number of characters of output shown to the agent (0: no limit)."""
 
     @property
     def answer(self) -> str:
@@ -64,7 +64,7 @@ class CheckContext(Protocol):
         """
 
     def has_printed(self, done: Shell, text: str) -> bool:
-        """Whether the output of a command contains `text`. If the output was cut, its log is searched."""
+        """Whether the output of a command contains `text`. If its middle is missing, the log is searched too."""
 
     def diff(self) -> str:
         """All changes since the work started as a unified diff, with new files but without git-ignored ones."""

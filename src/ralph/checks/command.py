@@ -29,8 +29,9 @@ def run(check: Check, context: CheckContext) -> Verdict:
     if green:
         return Verdict(check.name, green=True, required=check.required, reason="exit code 0", log=done.log)
     reason = exit_text(done.exit, config.timeout_seconds)
-    output = prompt.truncate(done.output, context.truncate, is_cut=done.is_cut)
-    text = prompt.guardrail_failure(config.command, reason, check.hint, done.log, output)
+    text = prompt.guardrail_failure(
+        config.command, reason, check.hint, done.log, done.output, context.truncate
+    )
     return Verdict(
         check.name,
         green=False,

@@ -14,6 +14,7 @@ from msgspec import Meta
 from ralph.checks.base import CheckContext, Interrupted, Method, Shell
 from ralph.checks.excerpt import failing_lines
 from ralph.core import prompt
+from ralph.core.command_output import CommandOutput
 from ralph.core.model import Check, Ended, Feedback, Verdict
 from ralph.errors import RalphError
 
@@ -36,17 +37,19 @@ def run(check: Check, context: CheckContext) -> Verdict:
         done = context.shell(config.command, config.timeout, directory=directory)
         reason = _fault(config, done, context)
     except (OSError, RalphError) as error:  # a failed check, so that the loop continues
-        return _red(check, config, f"Command failed: {error}", "", "")
+        return _red(check, config, context, f"Command failed: {error}")
     if reason:
-        output = prompt.truncate(done.output, context.truncate, is_cut=done.is_cut)
-        return _red(check, config, reason, done.log, output)
+        return _red(check, config, context, reason, done)
     return Verdict(
         check.name, green=True, required=check.required, reason="External verification passed", log=done.log
     )
 
 
-def _red(check: Check, config: Config, reason: str, log: str, output: str) -> Verdict:
-    text = prompt.verification_failure(config.command, reason, check.hint, log, output)
+def _red(
+    check: Check, config: Config, context: CheckContext, reason: str, done: Shell | None = None
+) -> Verdict:
+    output, log = (done.output, done.log) if done else (CommandOutput(), "")
+    text = prompt.verification_failure(config.command, reason, check.hint, log, output, context.truncate)
     feedback = Feedback(check.fail_action, text)
     return Verdict(
         check.name,
@@ -67,7 +70,7 @@ def _fault(config: Config, done: Shell, context: CheckContext) -> str:
     if exit.ended is Ended.TIMEOUT:
         return f"Command timed out after {config.timeout:g}s"
     if exit.error is not None:
-        return f"Command failed: {done.output or os.strerror(exit.error)}"
+        return f"Command failed: {done.output.head or os.strerror(exit.error)}"
     code = 128 + exit.signal if exit.signal is not None else exit.code
     if code is None or exit.ended is not None:
         return "Command failed: it was killed"

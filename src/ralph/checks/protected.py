@@ -11,6 +11,7 @@ from ralph.core import prompt
 from ralph.core.claims import neutralise
 from ralph.core.model import Check, Feedback, Verdict
 from ralph.core.text import clean
+from ralph.scm.diff import shortened
 
 MAX_NAMED = 20
 
@@ -45,7 +46,8 @@ def run(check: Check, context: CheckContext) -> Verdict:
 
 def _told(check: Check, config: Config, changed: list[Changed], limit: int) -> str:
     old, new = ([each for each in changed if each.is_new is is_new] for is_new in (False, True))
-    diffs = clean("\n".join(each.diff.rstrip("\n") for each in changed))
+    diff = neutralise(clean("\n".join(each.diff.rstrip("\n") for each in changed)))
+    shown = shortened(diff, limit) if limit > 0 else diff
     lines = [
         "Files that the verification of this task relies on were changed. You must not change them.",
     ]
@@ -55,7 +57,7 @@ def _told(check: Check, config: Config, changed: list[Changed], limit: int) -> s
         lines.append(f"Remove files that affect how the work is verified: git rm -rf -- {_quoted(new)}")
     if check.hint:
         lines.append(f"Hint: {check.hint}")
-    lines += ["Changes (truncated):", neutralise(prompt.truncate(diffs, limit))]
+    lines += [prompt.heading("Changes", is_cut=shown != diff), shown]
     return "\n".join(lines)
 
 

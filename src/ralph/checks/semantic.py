@@ -149,7 +149,7 @@ def _degraded(check: Check, context: CheckContext, why: str) -> Verdict:
 def _red(
     check: Check, context: CheckContext, reason: str, text: str, parts: tuple[Verdict, ...] = ()
 ) -> Verdict:
-    text = neutralise(prompt.truncate(text, context.truncate))
+    text = prompt.truncate(neutralise(text), context.truncate)
     if check.hint:
         text = f"{text}\nHint: {check.hint}"
     feedback = Feedback(check.fail_action, text)

@@ -31,9 +31,8 @@ def run(check: Check, context: CheckContext) -> Verdict:
         if done.exit.code == 0 and done.exit.ended is None:
             continue
         reason = f"{command}: {exit_text(done.exit, timeout)}"
-        output = prompt.truncate(done.output, context.truncate, is_cut=done.is_cut)
         text = prompt.verification_failure(
-            command, exit_text(done.exit, timeout), check.hint, done.log, output
+            command, exit_text(done.exit, timeout), check.hint, done.log, done.output, context.truncate
         )
         feedback = Feedback(check.fail_action, text)
         return Verdict(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from ralph.core.claims import neutralise
+from ralph.core.command_output import CommandOutput, shorten
 from ralph.core.model import (
     ClaimKind,
     ClaimRule,
@@ -145,28 +148,39 @@ def has_tag(text: str, claim: ClaimRule) -> bool:
     return re.search(rf"<{re.escape(claim.tag)}>", text, re.IGNORECASE) is not None
 
 
-def guardrail_failure(command: str, exit_text: str, hint: str, log: str, output: str) -> str:
+def guardrail_failure(
+    command: str, exit_text: str, hint: str, log: str, output: CommandOutput, limit: int
+) -> str:
     """Feedback about a failed guardrail. The hint is never truncated; the output is data."""
-    return _with_output(f'Guardrail "{command}" failed with {exit_text}.', hint, log, output)
+    return _with_output(f'Guardrail "{command}" failed with {exit_text}.', hint, log, output, limit)
 
 
-def verification_failure(command: str, reason: str, hint: str, log: str, output: str) -> str:
+def verification_failure(
+    command: str, reason: str, hint: str, log: str, output: CommandOutput, limit: int
+) -> str:
     """Feedback about a failed command that verifies a task."""
-    return _with_output(f'Verification by "{command}" failed: {reason}.', hint, log, output)
+    return _with_output(f'Verification by "{command}" failed: {reason}.', hint, log, output, limit)
 
 
-def _with_output(what: str, hint: str, log: str, output: str) -> str:
+def _with_output(what: str, hint: str, log: str, output: CommandOutput, limit: int) -> str:
+    safe = replace(output, head=neutralise(output.head), tail=neutralise(output.tail))
+    shown = shorten(safe, limit)
     lines = [what]
     if hint:
         lines.append(f"Hint: {hint}")
     if log:
         lines.append(f"Output file: {log}")
-    lines += ["Output (truncated):", neutralise(output)]
+    lines += [heading("Output", is_cut=shown.is_cut), shown.text]
     return "\n".join(lines)
 
 
-def truncate(text: str, limit: int, *, is_cut: bool = False) -> str:
-    """The first `limit` characters (0: all), with a mark if anything was cut here or before."""
-    if limit > 0 and len(text) > limit:
-        return text[:limit] + TRUNCATED
-    return text + TRUNCATED if is_cut else text
+def heading(name: str, *, is_cut: bool) -> str:
+    """The line above output or a diff."""
+    return f"{name} (truncated):" if is_cut else f"{name}:"
+
+
+def truncate(text: str, limit: int) -> str:
+    """The start of the text: at most `limit` characters (0: all), with a mark if anything was cut."""
+    if limit <= 0 or len(text) <= limit:
+        return text
+    return text[: limit - len(TRUNCATED)] + TRUNCATED if limit > len(TRUNCATED) else text[:limit]

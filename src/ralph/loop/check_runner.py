@@ -15,6 +15,7 @@ from ralph.agents.base import Prompt
 from ralph.agents.registry import as_judge
 from ralph.checks.base import Changed, CheckContext, Interrupted, JudgeAnswer, JudgeLimited, Shell
 from ralph.checks.registry import find_method
+from ralph.core.command_output import CommandOutput
 from ralph.core.events import Notice
 from ralph.core.model import (
     Check,
@@ -26,7 +27,6 @@ from ralph.core.model import (
     Usage,
     Verdict,
 )
-from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.loop.agent_runner import AgentCall, AgentRunner, empty_directory
 from ralph.loop.confinement import path_of
@@ -150,18 +150,20 @@ class RunCheckContext(Struct, frozen=True):
             except GitError:
                 raise
             except RalphError as error:
-                return Shell(Exit(error=errno.EIO), error.message, is_cut=False, log="")
+                return Shell(Exit(error=errno.EIO), CommandOutput(error.message), log="")
             except OSError as error:
                 text = f"{directory}: {error.strerror}"
-                return Shell(Exit(error=error.errno or 0), text, is_cut=False, log="")
+                return Shell(Exit(error=error.errno or 0), CommandOutput(text), log="")
             done = self._run(command, timeout, where, copy)
         if done.exit.ended is None:
             self.runner.known[key] = done
         return done
 
     def has_printed(self, done: Shell, text: str) -> bool:
-        if text in done.output or not (done.is_cut and done.log):
-            return text in done.output
+        if text in done.output.head or text in done.output.tail:
+            return True
+        if done.output.gap is None or not done.log:
+            return False
         return self.runner.context.runtime.has_logged(done.log, text)
 
     def _tree(self, command: str) -> str:
@@ -207,7 +209,7 @@ class RunCheckContext(Struct, frozen=True):
         finally:
             if lost := reader.close():
                 runner.context.tell(Notice(f".ralph/{name} is incomplete: {lost}"))
-        return Shell(exit, clean(reader.head), reader.is_cut, f".ralph/{name}")
+        return Shell(exit, reader.output(), f".ralph/{name}")
 
     def _log_name(self) -> str:
         """The log name; a second command of the same check gets a number."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ralph.agents.base import Parser
+from ralph.core.command_output import CommandOutput, Gap
 from ralph.core.events import Event, UsageReported
+from ralph.core.text import clean
 from ralph.redact import Redactor, Secrets
 from ralph.store.runtime import Capped
 from ralph.store.streams import STDERR, STDOUT, Stream
 
-MAX_HEAD_BYTES = 4 << 20
-"""How much of a check's output is considered for the prompt; the log has all of it."""
+MAX_HEAD_BYTES, MAX_TAIL_BYTES = 1 << 20, 3 << 20
+"""How much of the start and of the end of a check's output is kept for the prompt; the log has all of it."""
+
+_CONTINUATION = bytes(range(0x80, 0xC0))
+"""The bytes of a UTF-8 character after its first one."""
 
 Tell = Callable[[Event], None]
 
@@ -54,32 +59,68 @@ class Tee:
 
 
 class CheckLog:
-    """Writes check output to its log and keeps the start for the prompt."""
+    """Writes check output to its log and keeps its start and its end for the prompt."""
 
     def __init__(self, log: Capped, limit: int, secrets: Secrets) -> None:
         self._log = log
         self._safe = Redactor(secrets)
-        self._most = max(MAX_HEAD_BYTES, 8 * limit)
-        self._head = b""
-        self.is_cut = False
+        self._kept = HeadAndTail(max(MAX_HEAD_BYTES, 4 * limit), max(MAX_TAIL_BYTES, 8 * limit))
 
     def stdout(self, data: bytes) -> None:
         self._keep(self._safe.feed(data))
 
     def _keep(self, data: bytes) -> None:
         self._log.write(data)
-        room = self._most - len(self._head)
-        self._head += data[:room]
-        self.is_cut = self.is_cut or len(data) > room
+        self._kept.write(data)
 
     stderr = stdout
 
-    @property
-    def head(self) -> str:
-        return self._head.decode(errors="replace")
+    def output(self) -> CommandOutput:
+        """What was printed, without escape sequences."""
+        return self._kept.output()
 
     def close(self) -> str:
         """Returns why the log is incomplete, or ""."""
         self._keep(self._safe.finish())
         self._log.close()
         return self._log.problem
+
+
+class HeadAndTail:
+    """The first and the last bytes of a stream, and how many lines and characters it has in all."""
+
+    def __init__(self, max_head: int, max_tail: int) -> None:
+        self._max_head, self._max_tail = max_head, max_tail
+        self._head, self._tail = bytearray(), bytearray()
+        self._bytes = self._lines = self._characters = 0
+
+    def write(self, data: bytes) -> None:
+        self._bytes += len(data)
+        self._lines += data.count(b"\n")
+        self._characters += _characters(data)
+        room = self._max_head - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * self._max_tail:
+            del self._tail[: -self._max_tail]
+
+    def output(self) -> CommandOutput:
+        head, tail = bytes(self._head), bytes(self._tail[-self._max_tail :])
+        if len(head) + len(tail) == self._bytes:
+            return CommandOutput(_text(head + tail))
+        head_end = head.rfind(b"\n", len(head) // 2) + 1
+        tail_start = tail.find(b"\n", 0, len(tail) // 2) + 1
+        head = head[: head_end or None]
+        tail = tail[tail_start:] if tail_start else tail.lstrip(_CONTINUATION)
+        lines = self._lines - head.count(b"\n") - tail.count(b"\n")
+        characters = self._characters - _characters(head) - _characters(tail)
+        gap = Gap(lines if head_end and tail_start else 0, characters)
+        return CommandOutput(_text(head), _text(tail), gap)
+
+
+def _characters(data: bytes) -> int:
+    return len(data.translate(None, _CONTINUATION))
+
+
+def _text(data: bytes) -> str:
+    return clean(data.decode(errors="replace"))

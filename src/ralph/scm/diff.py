@@ -11,6 +11,7 @@ _HUNK = re.compile(r"@@ -\d{1,12}(?:,(\d{1,12}))? \+(\d{1,12})(?:,(\d{1,12}))? @
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 _NOTHING = "/dev/null"
+_MORE_FILES = "\n[... more files are not shown]\n"
 
 
 class AddedLines(Struct, frozen=True):
@@ -47,13 +48,15 @@ def added(diff: str) -> Iterator[AddedLines]:
 
 
 def shortened(diff: str, most: int) -> str:
-    """A diff cut to about `most` characters. Every file gets a share, so that a long one does not hide the others."""
+    """A diff cut to at most `most` characters. Every file gets a share, so that a long one does not hide the others."""
     if len(diff) <= most:
         return diff
     files = parse(diff)
     shares = _shares([len(file.text) for file in files], most)
     text = "".join(_cut(file, share) for file, share in zip(files, shares, strict=True))
-    return text if len(text) <= most else text[:most] + "\n[... more files are not shown]\n"
+    if len(text) <= most:
+        return text
+    return text[: max(0, most - len(_MORE_FILES))] + _MORE_FILES[:most]
 
 
 def _shares(sizes: list[int], most: int) -> list[int]:
