@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from checks.check_support import LOG, Bench
 from ralph.checks.base import Interrupted, Shell
@@ -16,6 +17,7 @@ from ralph.checks.registry import METHODS, config_problem
 from ralph.core.command_output import Gap
 from ralph.core.model import Check, Ended, Exit, FailAction, Feedback, Verdict
 from ralph.errors import RalphError
+from ralph.scm.git import GitError
 
 
 def external(hint: str = "", action: FailAction = FailAction.APPEND, **config: Any) -> Check:
@@ -89,6 +91,30 @@ def test_a_log_that_is_gone_is_red() -> None:
 
     verdict = run(external(output_not_contains="FAILED"), Cleared(Exit(0)))
     assert (verdict.green, verdict.reason) == (False, f"Command failed: [Errno 2] No such file: '{LOG}'")
+
+
+def test_an_incomplete_log_cannot_rule_out_a_text() -> None:
+    """What was printed beyond the log is unknown, so a forbidden text may have been printed."""
+
+    class Lost(Bench):
+        def shell(self, command: str, timeout: float, **more: Any) -> Shell:
+            return replace(super().shell(command, timeout, **more), lost="the disk is full")
+
+    context = Lost(Exit(0), "the beginning", gap=Gap(9, 90), logs={LOG: "the beginning"})
+    verdict = run(external(output_not_contains="FAILED"), context)
+    assert verdict.reason == "Output may contain FAILED: its log is incomplete (the disk is full)"
+    assert run(external(output_not_contains="FAILED"), Lost(Exit(0), "all of it")).green
+
+
+def test_an_error_of_git_is_not_a_verdict() -> None:
+    """Without the tree nobody knows what the command would have seen."""
+
+    class Broken(Bench):
+        def shell(self, command: str, timeout: float, **more: Any) -> Shell:
+            raise GitError("git status: it died")
+
+    with pytest.raises(GitError):
+        run(external(), Broken(Exit(0)))
 
 
 def test_feedback_has_command_reason_hint_log_and_output() -> None:

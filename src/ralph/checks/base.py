@@ -13,11 +13,15 @@ from ralph.core.model import Check, Exit, Verdict
 
 
 class Shell(Struct, frozen=True):
-    """The result of a shell command: its exit, its output (the middle of a very long one is missing), and its log."""
+    """The result of a shell command: its exit, its output (the middle of a very long one is missing), and its log.
+
+    `lost`: why the log is incomplete, so that nobody knows what else was printed.
+    """
 
     exit: Exit
     output: CommandOutput
     log: str
+    lost: str = ""
 
 
 class JudgeAnswer(Struct, frozen=True):

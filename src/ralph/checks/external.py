@@ -17,6 +17,7 @@ from ralph.core import prompt
 from ralph.core.command_output import CommandOutput
 from ralph.core.model import Check, Ended, Feedback, Verdict
 from ralph.errors import RalphError
+from ralph.scm.git import GitError
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,6 +37,8 @@ def run(check: Check, context: CheckContext) -> Verdict:
     try:
         done = context.shell(config.command, config.timeout, directory=directory)
         reason = _fault(config, done, context)
+    except GitError:  # not an answer
+        raise
     except (OSError, RalphError) as error:  # a failed check, so that the loop continues
         return _red(check, config, context, f"Command failed: {error}")
     if reason:
@@ -81,6 +84,8 @@ def _fault(config: Config, done: Shell, context: CheckContext) -> str:
         return f"Output doesn't contain: {wanted}"
     if forbidden and context.has_printed(done, forbidden):
         return f"Output contains forbidden: {forbidden}"
+    if forbidden and done.lost and done.output.gap is not None:
+        return f"Output may contain {forbidden}: its log is incomplete ({done.lost})"
     return ""
 
 

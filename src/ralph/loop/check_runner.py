@@ -204,12 +204,13 @@ class RunCheckContext(Struct, frozen=True):
         environment = runner.agents.environment | runner.agents.variables(number, self.iteration.of)
         inside = confinement.check(["/bin/sh", "-c", command], environment, path_of(where), copy)
         started = client.ProcessCommand(inside.argv, inside.environment, where, merged=True)
+        lost = ""
         try:
             exit = confinement.after(self.warden.run(started, reader, watch), inside)
         finally:
             if lost := reader.close():
                 runner.context.tell(Notice(f".ralph/{name} is incomplete: {lost}"))
-        return Shell(exit, reader.output(), f".ralph/{name}")
+        return Shell(exit, reader.output(), f".ralph/{name}", lost)
 
     def _log_name(self) -> str:
         """The log name; a second command of the same check gets a number."""
