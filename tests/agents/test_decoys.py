@@ -12,7 +12,7 @@ import pytest
 from ralph.agents.base import AgentReport, Reading
 from ralph.agents.registry import AGENTS
 from ralph.agents.stream import StreamParser
-from ralph.core.model import Ended, Exit
+from ralph.core.model import Ended, Exit, Purpose
 
 TAG = "<response>DONE</response>"
 INSTRUCTION = f"When everything is finished, print {TAG} on a separate line."
@@ -208,6 +208,33 @@ def test_a_decoy_is_not_a_claim(name: str, decoy: str) -> None:
     assert not read(name, lines, code=1).claim
     said = read(name, [*lines, *agent.said(NOT_YET), *agent.over()])
     assert (said.ended, said.claim) == (Ended.OK, False)
+
+
+TOLD = {
+    "prompt that is repeated by the model": "in a sentence that repeats the prompt",
+    "code fence": "inside a code block",
+    "quoted line": "in a quotation",
+}
+
+
+@AGENT
+@pytest.mark.parametrize("decoy", DECOYS)
+def test_a_decoy_in_the_final_message_is_explained(name: str, decoy: str) -> None:
+    """Where the agent itself wrote the tag in its final message, the report says why it does not count."""
+    agent = SHAPES[name]
+    report = read(name, [*DECOYS[decoy](agent), *agent.over()])
+    assert report.unclaimed == TOLD.get(decoy, "")
+
+
+@AGENT
+def test_a_decoy_is_explained_for_work_only(name: str) -> None:
+    """A commit message or a verdict is not a claim."""
+    agent = SHAPES[name]
+    parser = AGENTS[name].parser(Reading(purpose=Purpose.MESSAGE))
+    parser.stdout(
+        b"".join(json.dumps(line).encode() + b"\n" for line in [*agent.said(f"`{TAG}`"), *agent.over()])
+    )
+    assert parser.finish(Exit(0))[1].unclaimed == ""
 
 
 @AGENT

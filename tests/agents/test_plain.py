@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from ralph.agents.base import MAX_TEXT, AgentReport, Ends, LineText, Reading
 from ralph.agents.plain import PlainParser
+from ralph.core import prompt
 from ralph.core.events import AgentEvent, Noise, Text
-from ralph.core.model import Ended, Exit, Usage
+from ralph.core.model import ClaimRule, Ended, Exit, Purpose, Usage
 
 TAG = b"<response>DONE</response>"
 WELL = Exit(0)
@@ -173,18 +174,43 @@ def test_a_signal_is_named(number: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "text", "claim"),
+    ("output", "text", "unclaimed"),
     [
-        (b"<response>\x1b[1mDONE\x1b[0m</response>\n", "<response>DONE</response>\n", True),
-        (b"\x1b[2m> " + TAG + b"\x1b[0m\n", "> <response>DONE</response>\n", False),
-        (b"\x1b]0;title\x07" + TAG + b"\r\n", "<response>DONE</response>\n", True),
+        (b"<response>\x1b[1mDONE\x1b[0m</response>\n", "<response>DONE</response>\n", ""),
+        (b"\x1b[2m> " + TAG + b"\x1b[0m\n", "> <response>DONE</response>\n", "in a quotation"),
+        (b"\x1b]0;title\x07" + TAG + b"\r\n", "<response>DONE</response>\n", ""),
     ],
     ids=["a claim in colours", "a quotation in colours", "a title before a claim"],
 )
-def test_escapes_are_not_part_of_the_answer(output: bytes, text: str, claim: bool) -> None:
+def test_escapes_are_not_part_of_the_answer(output: bytes, text: str, unclaimed: str) -> None:
     """The text shown, kept and searched for a claim is the same, without escapes."""
     events, report = play([output])
-    assert (events, report) == ([Text(text)], AgentReport(Ended.OK, claim, text))
+    expected = AgentReport(Ended.OK, claim=not unclaimed, text=text, unclaimed=unclaimed)
+    assert (events, report) == ([Text(text)], expected)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_why_a_tag_does_not_count_is_reported_for_work_only(code: int) -> None:
+    """However the process ends, but not for a commit message or a verdict."""
+    reports = []
+    for purpose in (Purpose.WORK, Purpose.MESSAGE):
+        parser = PlainParser(Reading(purpose=purpose))
+        parser.stdout(b"`" + TAG + b"`\n")
+        reports.append(parser.finish(Exit(code))[1].unclaimed)
+    assert reports == ["in backticks", ""]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_echoed_prompt_is_not_a_claim(strict: bool) -> None:
+    """An agent that prints its whole prompt has repeated the instruction, in one piece or byte by byte."""
+    rule = ClaimRule(strict=strict)
+    echo = f"Fix it.\n\n{prompt.instruction(rule)}"
+    for pieces in ([echo.encode()], [bytes([each]) for each in echo.encode()]):
+        parser = PlainParser(Reading(claim=rule, prompt=echo))
+        for piece in pieces:
+            parser.stdout(piece)
+        report = parser.finish(WELL)[1]
+        assert (report.claim, report.unclaimed) == (False, "in a sentence that repeats the prompt")
 
 
 def test_the_reason_of_a_failure_is_short() -> None:

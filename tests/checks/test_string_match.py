@@ -41,8 +41,8 @@ def test_a_configured_promise_must_match_exactly() -> None:
         reason="Promise 'AUTH_DONE' not found in output",
         feedback=Feedback(
             FailAction.APPEND,
-            "Promise 'AUTH_DONE' not found in output. When everything is done, and only then, end your answer with"
-            " `<promise>AUTH_DONE</promise>`. Be honest.",
+            "Promise 'AUTH_DONE' not found in output. Be honest. When everything is done, and only then, end your"
+            " answer with this line:\n\n<promise>AUTH_DONE</promise>",
         ),
     )
 
@@ -62,6 +62,13 @@ def test_a_configured_promise_must_match_exactly() -> None:
 def test_a_lookalike_is_not_a_promise(answer: str) -> None:
     """Quoted, in code, followed by text or only mentioned: not a promise."""
     assert not run(PROMISED, Bench(answer=answer)).green
+
+
+def test_the_echoed_instruction_is_not_a_promise() -> None:
+    """An agent that repeats its prompt repeats the tag in the feedback of this check."""
+    feedback = run(PROMISED, Bench(answer="Not yet.")).feedback
+    assert feedback is not None
+    assert not run(PROMISED, Bench(answer=f"# T-1\n\n{feedback.text}\n")).green
 
 
 @pytest.mark.parametrize("is_claimed", [True, False])

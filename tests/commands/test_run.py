@@ -17,7 +17,7 @@ from ralph.cli import main
 from ralph.core.model import Limits, Plan
 
 TAG = "<response>DONE</response>"
-INSTRUCTION = f"When everything is done, and only then, end your answer with `{TAG}`."
+INSTRUCTION = f"When everything is done, and only then, end your answer with this line:\n\n{TAG}"
 PROVED = "Done: all checks passed"
 UNPROVED = "Unverified: no checks configured"
 
@@ -85,7 +85,7 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
         "Hint: Make the file.\n"
         "Output file: .ralph/guardrail_001_test_f_fixed.log\n"
         "Output:\n\n\n"
-        "When everything is done, and only then, end your answer with `<response>DONE</response>`."
+        f"{INSTRUCTION}"
     )
 
 
@@ -828,7 +828,7 @@ FIELDS = {
     "text": {"text", "thinking"},
     "stderr": {"text"},
     "agent_ended": {"purpose", "ran", "unread"},
-    "claim": {"expected", "found"},
+    "claim": {"expected", "found", "unclaimed"},
     "check_started": {"check"},
     "check_ended": {"verdict", "fail_action", "seconds"},
     "holding": {"hold"},

@@ -63,7 +63,7 @@ def test_the_prompt_tells_the_task_first_and_then_what_done_means(site: Site) ->
         '## Task Outcome (What "Done" Means)\nadd adds',
         "## Acceptance Criteria\n- [ ] add(2, 3) is 5",
         "**Success Criteria for coder:**\nadd adds",
-        "```\n<promise>CODED</promise>\n```",
+        "\n\n<promise>CODED</promise>\n\n",
         "verified using: external",
     ]
     places = [prompt.index(words) for words in order]

@@ -37,6 +37,14 @@ def scan(pieces: list[str], rule: ClaimRule, base: str = "") -> str | None:
     return scanner.finish()
 
 
+def reason(pieces: list[str], rule: ClaimRule, base: str) -> str:
+    scanner = claims.Scanner(rule, base)
+    for piece in pieces:
+        scanner.feed(piece)
+    scanner.finish()
+    return scanner.unclaimed
+
+
 # ---- genuine claims ----
 
 GENUINE = {
@@ -45,6 +53,8 @@ GENUINE = {
     "last line": f"All tests pass.\n\n{TAG}\n",
     "first line": f"{TAG}\nHere is what I did: everything.",
     "indented": f"   {TAG}",
+    "indented like code": f"All tests pass.\n\n    {TAG}",
+    "indented by a tab": f"All tests pass.\n\t{TAG}",
     "bold": f"**{TAG}**",
     "list item": f"- {TAG}",
     "windows line ends": f"Finished.\r\n{TAG}\r\n",
@@ -131,7 +141,7 @@ def test_the_promised_text_is_trimmed_too() -> None:
         (f"<response>NOT YET</response>\n{TAG}", "NOT YET"),
         (f"<response>NOT YET</response> {TAG}", "NOT YET"),
         ("<response></response>", ""),
-        ("<response>`DONE`</response>", ""),
+        ("<response>`DONE`</response>", "`DONE`"),
         ("<response>ALL\nDONE</response>", "ALL\nDONE"),
     ],
 )
@@ -289,8 +299,76 @@ def test_a_bare_tag_is_an_echo_only_after_the_same_line() -> None:
 
 
 def test_the_echoed_instruction_is_not_a_claim_even_without_the_prompt() -> None:
-    """The completion instruction shows the tag as inline code, so its echo is harmless on its own."""
-    assert [claims.find(prompt.instruction(rule), rule) for rule in RULES] == [None] * len(RULES)
+    """The sentence before the tag says that it is to be printed later."""
+    assert [claims.find(prompt.instruction(rule), rule) for rule in (RULE, PROMISE)] == [None, None]
+
+
+# ---- why a tag does not count ----
+
+REASONS = {
+    "no tag": ("All is done.", ""),
+    "a claim": (f"At the end I print `{TAG}`.\n\nNow all is done.\n{TAG}", ""),
+    "inline code": (f"Done: `{TAG}`", claims.CODE),
+    "half in inline code": ("`<response>`DONE</response>", claims.CODE),
+    "fence": (f"It says:\n```\n{TAG}\n```\n", claims.BLOCK),
+    "fence over lines": ("~~~\n<response>\nDONE\n</response>\n~~~\n", claims.BLOCK),
+    "long fence": ("```\n" + "x\n" * 50_000 + f"{TAG}\n```\n", claims.BLOCK),
+    "quotation": (f"> {TAG}", claims.QUOTATION),
+    "diff": (f"+{TAG}", claims.LISTING),
+    "unchanged line of a diff": (f"@@ -1 +1,2 @@\n {TAG}\n+more", claims.LISTING),
+    "search hit": (f"docs/loop.md:2:{TAG}", claims.LISTING),
+    "command output": (f"$ cat notes\n{TAG}", claims.LISTING),
+    "later": (f"I will print {TAG}", claims.MENTIONED),
+    "denied": (f"I cannot print {TAG} yet", claims.MENTIONED),
+    "mentioned": (f"The notes say: {TAG}", claims.MENTIONED),
+    "echo": (f"You asked: Fix it and print {TAG}", claims.ECHO),
+    "another text": ("<response>NOT YET</response>", 'its text is "NOT YET", not "DONE"'),
+    "another text first": (f"<response>NO\nNO</response>\n{TAG}", 'its text is "NO NO", not "DONE"'),
+    "never closed": ("All is done. <response>DONE", claims.UNCLOSED),
+    "never closed and not the text": ("The <response> tag is not due yet.", ""),
+    "the promised text before another": (f"`<response>NO</response>`\n> {TAG}", claims.QUOTATION),
+    "the first of two": (f"`{TAG}`\n> {TAG}", claims.CODE),
+    "an own tag before an echo": (f"Fix it and print {TAG}\n`{TAG}`", claims.CODE),
+}
+STRICT_REASONS = {
+    "alone": (TAG, ""),
+    "not last": (f"{TAG}\nOne more thing.", claims.NOT_ALONE),
+    "not alone": (f"All done: {TAG}", claims.NOT_ALONE),
+    "bold": (f"**{TAG}**", claims.NOT_ALONE),
+    "over lines": ("<response>\nDONE\n</response>", claims.NOT_ALONE),
+    "another text in a sentence": ("I say <response>NO</response>", 'its text is "NO", not "DONE"'),
+    "another text": ("<response>NO</response>", 'its text is "NO", not "DONE"'),
+    "inline code": (f"`{TAG}`", claims.CODE),
+    "fence": (f"```\n{TAG}\n```", claims.BLOCK),
+    "indented": (f"Done.\n\n    {TAG}", claims.INDENTED),
+    "echo": (f"Fix it and print\n{TAG}", claims.ECHO),
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "why"),
+    [
+        *(case(RULE, text, why, id=name) for name, (text, why) in REASONS.items()),
+        *(case(STRICT, text, why, id=f"strict, {name}") for name, (text, why) in STRICT_REASONS.items()),
+    ],
+)
+def test_the_reason_why_a_tag_does_not_count(rule: ClaimRule, text: str, why: str) -> None:
+    """It is about the first tag with the promised text, or else the first tag, however the text arrives."""
+    base = f"Fix it and print {TAG}"
+    scanner = claims.Scanner(rule, base)
+    for line in text.splitlines(keepends=True):
+        scanner.feed(line)
+    claimed = claims.matches(scanner.finish(), rule)
+    assert (claims.ClaimSeen(claimed, scanner.unclaimed), why) == (
+        claims.look(text, rule, base),
+        scanner.unclaimed,
+    )
+
+
+def test_the_text_in_a_reason_is_one_short_line() -> None:
+    """A long text over many lines is cut."""
+    why = claims.look("<response>" + "no way\n" * 500 + "</response>", RULE).unclaimed
+    assert why == f'its text is "{"no way " * 8}no w...", not "DONE"'
 
 
 # ---- the strict rule ----
@@ -426,8 +504,9 @@ def test_the_scanner_finds_the_same_in_pieces(
     """A scanner fed in pieces finds the same as in the whole text, wherever the text is cut."""
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    found = claims.find(text, rule, base)
+    found, whole = claims.find(text, rule, base), claims.look(text, rule, base).unclaimed
     assert (scan(pieces, rule, base), scan([*text], rule, base)) == (found, found)
+    assert (reason(pieces, rule, base), reason([*text], rule, base)) == (whole, whole)
 
 
 @given(st.one_of(texts, st.text()), st.text(), st.sampled_from(RULES))
@@ -503,6 +582,7 @@ def search(text: str) -> str | None:
 SLOW = [
     case(search, "<response>" * 1_500, id="a line of opening tags"),
     case(search, "<response>x</response> not " * 3_000, id="a line of denied tags"),
+    case(search, "```\n" + "<response>x</response>\n" * 4_000, id="a code block of tags"),
     case(search, "<response> " + " ".join("`" * n for n in range(450)), id="a line of backticks"),
     case(claims.message, "<response>" * 3_500, id="an answer of opening tags"),
 ]

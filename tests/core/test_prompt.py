@@ -18,13 +18,14 @@ from ralph.core.model import (
     Purpose,
     RunAgent,
     Steer,
+    TaskBrief,
 )
 
 RULE = ClaimRule()
 PROMISE = ClaimRule(tag="promise", text="COMPLETE", strict=True)
 TAG = "<response>DONE</response>"
 AS_IT_IS = PromptSource(instruction=False)
-TOLD = "When everything is done, and only then, end your answer with `<response>DONE</response>`."
+TOLD = f"When everything is done, and only then, end your answer with this line:\n\n{TAG}"
 
 
 def a_step(*feedback: Feedback, steer: tuple[str, ...] = (), iteration: int = 1, of: int = 10) -> RunAgent:
@@ -222,9 +223,9 @@ def test_the_completion_instruction(
 
 
 def test_the_instruction_names_tag_and_text() -> None:
-    """The instruction shows the run's tag and text as inline code."""
+    """The instruction shows the run's tag and text as they are to be printed: bare, on a separate line."""
     assert prompt.instruction(PROMISE) == (
-        "When everything is done, and only then, end your answer with `<promise>COMPLETE</promise>`."
+        "When everything is done, and only then, end your answer with this line:\n\n<promise>COMPLETE</promise>"
     )
 
 
@@ -283,6 +284,40 @@ def test_a_prompt_echoed_back_is_never_a_claim(
     """An agent that prints nothing but its prompt has not claimed anything."""
     built = prompt.build(base, a_step(*red, steer=tuple(steer)), source, rule)
     assert claims.find(built, rule, built) is None
+
+
+BRIEF = TaskBrief(
+    id="T-1",
+    title="Fix it",
+    description="It is broken.",
+    outcome="It works.",
+    acceptance_criteria=("tests pass",),
+    role="reviewer",
+    duty="Review it.",
+    criteria="It is good.",
+    method="external",
+    may_refuse=True,
+)
+
+
+def test_the_tags_of_a_task_are_shown_bare() -> None:
+    """Promise and refusal stand on separate lines, as they are to be printed."""
+    lines = prompt.build("", a_step(), PromptSource(task=BRIEF), PROMISE).splitlines()
+    tags = ["<promise>COMPLETE</promise>", "<refuse>the reason in one line</refuse>"]
+    assert [line for line in lines if "<promise>" in line or "<refuse>" in line] == tags
+
+
+@pytest.mark.parametrize("source", [PromptSource(), PromptSource(task=BRIEF)], ids=["run", "task"])
+@pytest.mark.parametrize("rule", [RULE, PROMISE, ClaimRule(tag="promise"), ClaimRule(strict=True)])
+@pytest.mark.parametrize("end", ["", "\n", "\n\nI begin.\n"], ids=["at the end", "a whole line", "more text"])
+def test_an_echo_of_a_built_prompt_is_neither_claim_nor_refusal(
+    source: PromptSource, rule: ClaimRule, end: str
+) -> None:
+    """The words before the tag show that the agent repeats its prompt, and it is told so."""
+    built = prompt.build("Fix the bug.", a_step(append("red")), source, rule)
+    for text in (built, built.replace("\n\n", "\n"), f"user: {built}"):
+        assert claims.look(text + end, rule, built) == claims.ClaimSeen(unclaimed=claims.ECHO)
+        assert claims.refusal(text + end) == ""
 
 
 @given(st.text(max_size=60).filter(lambda text: "<" not in text))

@@ -333,6 +333,12 @@ def brief(*, may_refuse: bool) -> PromptSource:
     return PromptSource(task=TaskBrief(id="T", acceptance_criteria=(), may_refuse=may_refuse, **text))
 
 
+def test_why_a_tag_is_not_a_claim_is_part_of_the_result(loop: Loop) -> None:
+    """The tag in backticks is not a claim, and the result of the process says so."""
+    ran = call(loop, "echo 'Done: `<response>DONE</response>`'")
+    assert (ran.claim, ran.unclaimed) == (False, "in backticks")
+
+
 @pytest.mark.parametrize(
     ("source", "purpose", "heard"),
     [

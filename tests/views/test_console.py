@@ -215,7 +215,7 @@ EVIL = "\x1b]0;pwned\x07\x1b[2J\u202e\x9b1m\x00\r"
         CheckEnded(Verdict(EVIL, green=True, reason="exit code 0"), FailAction.APPEND, 0.1),
         CheckEnded(Verdict(EVIL, green=False, reason="exit code 1", log="x.log"), FailAction.APPEND, 0.1),
         CheckEnded(Verdict("check", green=False, reason=EVIL), FailAction.APPEND, 0.1),
-        ClaimLooked(EVIL, found=False),
+        ClaimLooked(EVIL, found=False, unclaimed=EVIL),
         Committed(1, "0123abcd", EVIL),
         Notice(EVIL),
         Notice(EVIL, detail=True),
@@ -593,6 +593,19 @@ def test_a_commit_is_one_line(message: str, subject: str) -> None:
     """A commit is shown as its short hash and the start of its subject."""
     shown = show(Committed(2, "0123456789abcdef" * 2 + "01234567", message)).err
     assert shown == f"Committed 0123456789: {subject}\n"
+
+
+def test_a_tag_that_does_not_count_is_explained() -> None:
+    """Without `-V` too, on one yellow line; a claim and an answer without a tag print nothing."""
+    expected = "<response>DONE</response>"
+    events = [
+        ClaimLooked(expected, found=False, unclaimed="in backticks"),
+        ClaimLooked(expected, found=False),
+        ClaimLooked(expected, found=True),
+    ]
+    line = "The agent's <response> tag is not counted as a claim: in backticks"
+    assert show(*events).err == f"{line}\n"
+    assert show(*events, look=ViewOptions(colour=True)).err == f"\x1b[33m{line}\x1b[0m\n"
 
 
 def test_verbose_marks_every_line() -> None:

@@ -88,7 +88,7 @@ def events_with(text: str) -> list[Event]:
         events.AgentEnded(Purpose.WORK, Ran(0.0, Ended.FAILED, text, text=text, detail=text, stream=text)),
         events.CheckStarted(text),
         events.CheckEnded(verdict, FailAction.APPEND, 0.5),
-        events.ClaimLooked(text, found=False),
+        events.ClaimLooked(text, found=False, unclaimed=text),
         events.Committed(1, text, text),
         events.Holding(Hold(HoldWhy.PAUSED)),
         events.Notice(text),

@@ -36,7 +36,10 @@ class Reading(Struct, frozen=True):
 
 
 class AgentReport(Struct, frozen=True):
-    """The result of an agent process, from its output and its exit."""
+    """The result of an agent process, from its output and its exit.
+
+    `unclaimed`: why the tag in its final message is not a claim, "" without a tag or with a claim.
+    """
 
     ended: Ended
     claim: bool = False

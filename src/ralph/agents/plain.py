@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ralph.agents import limits
 from ralph.agents.base import AgentReport, Ends, LineText, Reading
 from ralph.core import claims
 from ralph.core.events import AgentEvent, Limited, Noise, Text
-from ralph.core.model import Ended, Exit, PromptVia, Usage
+from ralph.core.model import Ended, Exit, PromptVia, Purpose, Usage
 from ralph.core.text import clean
 
 
@@ -22,7 +24,7 @@ class PlainParser:
 
     def __init__(self, reading: Reading) -> None:
         self._rule, self._is_asked = reading.claim, reading.spec.prompt_via is not PromptVia.NONE
-        self._now = reading.now
+        self._purpose, self._now = reading.purpose, reading.now
         self._scanner = claims.Scanner(reading.claim, reading.prompt)
         self._out, self._err = LineText(), LineText()
         self._answer, self._complaint = Ends(), Ends()
@@ -36,12 +38,12 @@ class PlainParser:
     def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], AgentReport]:
         last = [*self._answered(self._out.finish()), *self._complained(self._err.finish())]
         claim = claims.matches(self._scanner.finish(), self._rule)
+        unclaimed = self._scanner.unclaimed if self._purpose is Purpose.WORK else ""
+        report = AgentReport(self._ended(exit), claim, self._answer.text, unclaimed=unclaimed)
         if limit := self._limit(exit):
             last.append(limit)
-            return last, AgentReport(
-                limit.kind.ended, claim, self._answer.text, Usage(), limit.retry_at, limit.text
-            )
-        return last, AgentReport(self._ended(exit), claim, self._answer.text, detail=self._detail(exit))
+            return last, replace(report, ended=limit.kind.ended, retry_at=limit.retry_at, detail=limit.text)
+        return last, replace(report, detail=self._detail(exit))
 
     def _limit(self, exit: Exit) -> Limited | None:
         """A limit by its wording, from the end of stderr, if the process failed by itself.

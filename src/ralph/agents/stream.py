@@ -116,11 +116,18 @@ class StreamParser:
         if not self._has_succeeded and self._limit is None:
             last += self._limit_by_wording(exit)
         text = clean(self._final.text)
-        claim = claims.claimed(text, self._reading.claim, self._reading.prompt)
-        ended = self._ended(exit, claim)
+        seen = claims.look(text, self._reading.claim, self._reading.prompt)
+        ended = self._ended(exit, seen.claimed)
         retry_at = self._limit.retry_at if self._limit and ended is Ended.LIMIT else None
         return last, AgentReport(
-            ended, claim, text, self.usage, retry_at, self._detail(ended, exit), self._unread
+            ended,
+            seen.claimed,
+            text,
+            self.usage,
+            retry_at,
+            self._detail(ended, exit),
+            self._unread,
+            seen.unclaimed if self._reading.purpose is Purpose.WORK else "",
         )
 
     # ---- called by the handlers of an agent ----

@@ -23,15 +23,15 @@ def run(check: Check, context: CheckContext) -> Verdict:
     if config.promise is None:
         return _verdict(check, context.is_claimed, "No completion promise found", "")
     rule = ClaimRule(tag="promise", text=config.promise, strict=True)
-    is_claimed = claims.claimed(context.answer, rule) if context.answer else context.is_claimed
-    missing = f"Promise {config.promise!r} not found in output"
-    return _verdict(check, is_claimed, missing, prompt.instruction(rule))
+    asked = prompt.instruction(rule)
+    is_claimed = claims.claimed(context.answer, rule, asked) if context.answer else context.is_claimed
+    return _verdict(check, is_claimed, f"Promise {config.promise!r} not found in output", asked)
 
 
 def _verdict(check: Check, is_claimed: bool, missing: str, instruction: str) -> Verdict:
     if is_claimed:
         return Verdict(check.name, green=True, required=check.required, reason="Promise found in output")
-    text = " ".join(filter(None, (f"{missing}.", instruction, check.hint)))
+    text = " ".join(filter(None, (f"{missing}.", check.hint, instruction)))
     feedback = Feedback(check.fail_action, text)
     return Verdict(check.name, green=False, required=check.required, reason=missing, feedback=feedback)
 

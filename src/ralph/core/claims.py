@@ -1,42 +1,55 @@
-"""Find the tag with which an agent says it is done, and ignore lookalikes.
+"""Find the tag with which an agent says it is done, ignore lookalikes, and say why one did not count.
 
-A tag does not count inside a code block, inline code, a quoted line or command output ("$ cat notes"), where
-the agent repeats its prompt, or in a sentence that negates it ("I cannot print <response>DONE</response> yet").
+A tag counts after any ordinary sentence, at any depth of indentation. It does not count in backticks, in a code block,
+in a quotation, in a listing ("12:<response>", "$ cat notes"), in a sentence that only mentions it ("I cannot print
+<response>DONE</response> yet"; see `mentions`), or where the agent repeats its prompt. The first tag that counts wins.
+Under the strict rule it counts only alone on the last line.
 """
 
 from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
+from ralph.core import mentions
 from ralph.core.model import ClaimRule
 
 LONGEST_TAG = 10_000
 """An opening tag without a closing tag within this many characters is ignored."""
 
+CODE = "in backticks"
+BLOCK = "inside a code block"
+INDENTED = "indented like a code block"
+QUOTATION = "in a quotation"
+LISTING = "inside a listing or command output"
+ECHO = "in a sentence that repeats the prompt"
+MENTIONED = "in a sentence about saying it"
+NOT_ALONE = "not alone on the last line"
+UNCLOSED = "without a closing tag"
+
 _LONGEST_LINE = 20_000
 _HEAD = 200
 _ECHO_WORDS = 3
-_NEAR = 200
+_KEPT = max(_HEAD, mentions.MAX_SENTENCE)
+_MAX_TAGS = 400
+"""Tags of one line that are read, from its end: no text has more."""
+
+_MAX_QUOTED = 60
 
 _FENCE = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})(.*)")
-_QUOTED = re.compile(
-    r"""(?:[ ]{4}|[ ]{0,3}\t)              # indented code
-      | \s*(?: [>|│┃]                       # a quotation, a table, a frame
+_DEEP = re.compile(r"[ ]{4}|[ ]{0,3}\t")
+_QUOTED = re.compile(r"\s*>")
+_LISTED = re.compile(
+    r"""\s*(?: [|│┃]                         # a table, a frame
              | \+{1,2}\s*(?=<) | -{1,2}(?=<)  # a line of a diff
              | \d+\s*[:|→\t]                # a numbered line of a listing
              | [^<]{0,200}?[:-]\d+[:-](?:\d+:|\s*(?=<))  # a hit of a search
            )""",
     re.VERBOSE,
 )
-_COMMAND = re.compile(r"\s*(?:\$|❯|➜|%)\s+\S")
+_COMMAND = re.compile(r"\s*(?:\$|❯|➜|%)\s+\S|diff --git |@@ -\d")
 _INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
-_CLAUSE_ENDS = re.compile(r"[.;:!?,—)(]+(?=\s|$)|\s-\s|\n")
-_DENIED = re.compile(
-    r"\b(?:not|never|cannot|unless|until|if|when|once|would|as\s+soon\s+as|instead\s+of|rather\s+than"
-    r"|before\s+(?:i|we|you|it|(?:print|say|output|writ|end)ing))\b|n['’]t\b|\b(?:no|without)\s*$",
-    re.IGNORECASE,
-)
-_POSTPONED = re.compile(r"\s*(?:after|later|yet)\b", re.IGNORECASE)
 
 
 def matches(found: str | None, rule: ClaimRule) -> bool:
@@ -53,7 +66,21 @@ def find(text: str, rule: ClaimRule, prompt: str = "") -> str | None:
 
 def claimed(text: str, rule: ClaimRule, prompt: str = "") -> bool:
     """Whether this final message claims that the work is done."""
-    return matches(find(text, rule, prompt), rule)
+    return look(text, rule, prompt).claimed
+
+
+class ClaimSeen(Struct, frozen=True):
+    """Whether a text claims that the work is done; if not, why the tag in it, if any, did not count."""
+
+    claimed: bool = False
+    unclaimed: str = ""
+
+
+def look(text: str, rule: ClaimRule, prompt: str = "") -> ClaimSeen:
+    """Search a whole text."""
+    scanner = Scanner(rule, prompt)
+    scanner.feed(text)
+    return ClaimSeen(matches(scanner.finish(), rule), scanner.unclaimed)
 
 
 def message(text: str) -> str:
@@ -77,10 +104,23 @@ def refusal(text: str) -> str:
     return find(text, ClaimRule(tag="refuse", strict=True)) or ""
 
 
+class _OpenTag:
+    """An opening tag: the text before it, why it does not count, and the text inside it so far."""
+
+    def __init__(self, before: str, why: str, region: str) -> None:
+        self.before, self.why, self.region = before, why, region
+        self.inside: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.inside).strip()
+
+
 class Scanner:
     """Finds a claim in text that arrives piece by piece, with bounded memory."""
 
     def __init__(self, rule: ClaimRule, prompt: str = "") -> None:
+        self._rule = rule
         self._strict = rule.strict
         self._open_tag = f"<{rule.tag}>".casefold()
         self._tag = re.compile(rf"<(/?){re.escape(rule.tag)}>", re.IGNORECASE)
@@ -90,12 +130,13 @@ class Scanner:
         self._is_long = False
         self._fence = ""
         self._is_output = False
-        self._inside: list[str] | None = None
+        self._open: _OpenTag | None = None
         self._found: str | None = None
+        self._refused = (-1, "")
 
     def feed(self, text: str) -> None:
         """Take the next piece of text; it may end anywhere."""
-        if self._found is not None and not self._strict:
+        if self._is_decided:
             return
         whole, newline, rest = text.rpartition("\n")
         if not newline:
@@ -114,6 +155,28 @@ class Scanner:
             self._lines(self._partial, was_long=self._is_long)
             self._partial = ""
         return self._found
+
+    @property
+    def unclaimed(self) -> str:
+        """Why no tag counts, as a short clause; "" if one does or there is none. Text in it is not neutralised.
+
+        About the first tag with the promised text that does not repeat the prompt, otherwise about the first tag.
+        """
+        if matches(self._found, self._rule):
+            return ""
+        if self._found is not None:
+            return self._differs(self._found)
+        is_begun = self._open is not None and self._open.text.casefold().startswith(
+            self._rule.text.casefold()
+        )
+        return self._refused[1] or (UNCLOSED if is_begun else "")
+
+    def _differs(self, text: str) -> str:
+        return f'its text is "{_cut(text)}", not "{_cut(self._rule.text)}"'
+
+    @property
+    def _is_decided(self) -> bool:
+        return self._found is not None and not self._strict
 
     def _grow(self, rest: str) -> None:
         """Extend the unfinished line; of a very long one only the start and the end are kept."""
@@ -144,38 +207,45 @@ class Scanner:
         return before, after
 
     def _pass(self, text: str) -> None:
-        """Remember the words before the next tag: they show whether the agent repeats its prompt.
+        """Remember the text before the next tag: it may begin its sentence, or repeat the prompt.
 
         Lines after a shell prompt, up to an empty line, are command output.
         """
         for line in text[-_LONGEST_LINE:].rpartition("\n\n")[2].split("\n"):
             self._is_output = bool(line.strip()) and (self._is_output or bool(_COMMAND.match(line)))
-        if self._echo_before:
-            self._before = f"{self._before}\n{text[-_HEAD:]}"[-_HEAD:]
+        self._before = f"{self._before}\n{text[-_KEPT:]}"[-_KEPT:]
 
     def _is_dull(self, block: str) -> bool:
         """Whether no line of the block can start, end or hide a claim."""
         return (
-            self._inside is None
+            self._open is None
             and not self._strict
             and "```" not in block
             and "~~~" not in block
-            and (bool(self._fence) or self._open_tag not in block.casefold())
+            and self._open_tag not in block.casefold()
         )
 
     def _line(self, line: str) -> None:
-        if self._strict and line.strip():
-            self._found, self._inside = None, None
-        if self._found is not None:
+        if self._strict and self._found is not None and line.strip():
+            self._refuse(self._found, NOT_ALONE)
+            self._found = None
+        if self._is_decided:
             return
-        if self._is_fenced(line) or self._is_output or _QUOTED.match(line):
-            self._inside = None
-            return
-        text = _INLINE_CODE.sub(lambda code: " " * len(code[0]), line)
-        if self._strict:
-            self._only_tag(text, line)
-        elif self._inside is not None or self._open_tag in text.casefold():
-            self._tags(text, line)
+        region = self._region(line)
+        if self._open is not None and self._open.region != region:
+            self._open = None
+        if self._open is not None or self._open_tag in line.casefold():
+            self._tags(line, region)
+
+    def _region(self, line: str) -> str:
+        """Why no tag in this line can count, or ""."""
+        if self._is_fenced(line):
+            return BLOCK
+        if self._strict and _DEEP.match(line):
+            return INDENTED
+        if _QUOTED.match(line):
+            return QUOTATION
+        return LISTING if self._is_output or _LISTED.match(line) else ""
 
     def _is_fenced(self, line: str) -> bool:
         mark = _FENCE.match(line)
@@ -187,31 +257,58 @@ class Scanner:
             self._fence = ""
         return True
 
-    def _only_tag(self, text: str, line: str) -> None:
-        tags = list(self._tag.finditer(text))
-        if len(tags) == 2 and not tags[0][1] and tags[1][1]:
-            outside = line[: tags[0].start()] + line[tags[1].end() :]
-            if not outside.strip() and not self._is_echo(line, tags[0].start()):
-                self._found = text[tags[0].end() : tags[1].start()].strip()
-
-    def _tags(self, text: str, line: str) -> None:
-        """Scan the tags of one line; the opening tag may be on an earlier line."""
+    def _tags(self, line: str, region: str) -> None:
+        """Read the tags of one line; the opening tag may be on an earlier line."""
+        plain = _INLINE_CODE.sub(lambda code: " " * len(code[0]), line)
         at = 0
-        for tag in self._tag.finditer(text):
+        for tag in list(self._tag.finditer(line))[-_MAX_TAGS:]:
+            is_code = plain[tag.start()] == " "
             if not tag[1]:
-                refused = _is_denied_before(text, tag.start()) or self._is_echo(line, tag.start())
-                self._inside = None if refused else []
-            elif self._inside is not None:
-                self._inside.append(text[at : tag.start()])
-                if not _is_denied_after(text, tag.end()) and not self._is_echo_behind(line, tag.end()):
-                    self._found = "".join(self._inside).strip()
+                why = region or (CODE if is_code else ECHO if self._is_echo(line, tag.start()) else "")
+                self._open = _OpenTag(f"{self._before}\n{plain[: tag.start()]}"[-_KEPT:], why, region)
+            elif self._open is not None and (self._open.why or not is_code):
+                self._open.inside.append(line[at : tag.start()])
+                self._close(self._open, line, tag.end(), is_alone=self._is_alone(line, tag.end()))
+                self._open = None
+                if self._found is not None and not self._strict:
                     return
-                self._inside = None
             at = tag.end()
-        if self._inside is not None:
-            self._inside.append(text[at:] + "\n")
-            if sum(map(len, self._inside)) > LONGEST_TAG:
-                self._inside = None
+        if self._open is not None:
+            self._open.inside.append(line[at:] + "\n")
+            if sum(map(len, self._open.inside)) > LONGEST_TAG:
+                self._open = None
+
+    def _is_alone(self, line: str, end: int) -> bool:
+        """Whether the line holds one whole tag and nothing else."""
+        text = line.strip()
+        return (
+            text.casefold().startswith(self._open_tag)
+            and not line[end:].strip()
+            and len(self._tag.findall(text)) == 2
+        )
+
+    def _close(self, tag: _OpenTag, line: str, end: int, *, is_alone: bool) -> None:
+        """Decide whether a whole tag counts."""
+        why = tag.why
+        if not why and self._is_echo_behind(line, end):
+            why = ECHO
+        if not why and self._strict:
+            why = "" if is_alone else NOT_ALONE
+        elif not why and (mentions.before(tag.before) or mentions.after(line[end:])):
+            why = MENTIONED
+        if why:
+            self._refuse(tag.text.strip("`"), why)
+        else:
+            self._found = tag.text
+
+    def _refuse(self, text: str, why: str) -> None:
+        """Keep the reason that helps most."""
+        is_promised = matches(text, self._rule)
+        if why == NOT_ALONE and not is_promised:
+            why = self._differs(text)
+        rank = 2 * is_promised + (why != ECHO)
+        if rank > self._refused[0]:
+            self._refused = rank, why
 
     def _is_echo(self, line: str, at: int) -> bool:
         """Whether the same words precede this tag as a tag of the prompt: the agent repeats it."""
@@ -239,16 +336,10 @@ def _words(text: str) -> list[str]:
     return [word for word in stripped if word]
 
 
-def _is_denied_before(text: str, at: int) -> bool:
-    """Whether the words before the tag, in the same clause, negate it."""
-    return bool(_DENIED.search(_CLAUSE_ENDS.split(text[max(0, at - _NEAR) : at])[-1]))
-
-
-def _is_denied_after(text: str, at: int) -> bool:
-    """Whether the words after the tag continue its sentence and negate it."""
-    clause = _CLAUSE_ENDS.split(text[at : at + _NEAR])[0]
-    goes_on = clause.lstrip()[:1].islower()
-    return goes_on and bool(_DENIED.search(clause) or _POSTPONED.match(clause))
+def _cut(text: str) -> str:
+    """The text on one line, as it is quoted in a reason."""
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
 
 
 def _shortened(line: str) -> str:

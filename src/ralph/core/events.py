@@ -241,7 +241,7 @@ class Holding(Struct, frozen=True):
 
 
 class ClaimLooked(Struct, frozen=True):
-    """Whether the agent said it was done, the expected words, and why a tag did not count."""
+    """Whether the agent said it was done, the expected words, and why the tag that it wrote, if any, is not a claim."""
 
     expected: str
     found: bool

@@ -794,9 +794,10 @@ class Seen(Struct, frozen=True):
 
 
 class Ran(Struct, frozen=True):
-    """The result of an agent process. `board`: the story board after it, with forbidden changes undone.
+    """The result of an agent process.
 
-    `unclaimed`: why a tag in the answer does not count as a claim.
+    `board`: the story board after it, with forbidden changes undone. `unclaimed`: why the tag in its final message is
+    not a claim, "" without a tag or with a claim.
     """
 
     at: float

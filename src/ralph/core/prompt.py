@@ -22,6 +22,11 @@ from ralph.core.text import clean
 
 TRUNCATED = "... [truncated]"
 
+_REFUSE = (
+    "If the coder's work is not good enough, do not promise. Explain why, and send the task back to the coder by ending"
+    " your answer with this line instead:\n\n<refuse>the reason in one line</refuse>"
+)
+
 COMMIT_MESSAGE = (
     "Provide a short imperative commit message for the changes. Output only the message, no explanation."
 )
@@ -97,8 +102,9 @@ def task_prompt(task: TaskBrief, step: RunAgent, claim: ClaimRule) -> str:
         "## Acceptance Criteria\n" + "\n".join(f"- [ ] {each}" for each in task.acceptance_criteria),
         "## Your Completion Requirements\n\nWhen you have GENUINELY completed this stage:",
         f"**Success Criteria for {task.role}:**\n{task.criteria}",
-        f"**To signal completion, output, alone on the last line of your answer:**\n{_fenced(claim)}",
+        f"**To signal completion, end your answer with this line:**\n\n{_tag(claim)}",
         "\n".join(["**CRITICAL:**", *_rules(task)]),
+        _REFUSE if task.may_refuse else "",
         f"The loop will continue until genuine completion or iteration {step.of}.",
     ]
     if task.told:
@@ -110,24 +116,17 @@ def task_prompt(task: TaskBrief, step: RunAgent, claim: ClaimRule) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def _fenced(claim: ClaimRule) -> str:
-    return f"```\n<{claim.tag}>{claim.text}</{claim.tag}>\n```"
+def _tag(claim: ClaimRule) -> str:
+    return f"<{claim.tag}>{claim.text}</{claim.tag}>"
 
 
 def _rules(task: TaskBrief) -> list[str]:
-    rules = [
+    return [
         "- Only output the promise when ALL acceptance criteria are truly met",
         f"- Your completion will be verified using: {task.method}",
         "- False promises will be detected and the loop will continue",
         "- If blocked, explain what's preventing completion",
     ]
-    if task.may_refuse:
-        rules.append(
-            "- If the coder's work is not good enough, do not promise: explain why, and end your answer"
-            " with `<refuse>the reason in one line</refuse>`, alone on the last line; the task then goes back"
-            " to the coder"
-        )
-    return rules
 
 
 def apply_feedback(text: str, feedback: Feedback) -> str:
@@ -139,9 +138,8 @@ def apply_feedback(text: str, feedback: Feedback) -> str:
 
 
 def instruction(claim: ClaimRule) -> str:
-    """One line that names the tag, as inline code so that repeating it is not a claim."""
-    tag = f"`<{claim.tag}>{claim.text}</{claim.tag}>`"
-    return f"When everything is done, and only then, end your answer with {tag}."
+    """When to print the tag, which is shown as it should be printed: bare, on a separate line."""
+    return f"When everything is done, and only then, end your answer with this line:\n\n{_tag(claim)}"
 
 
 def has_tag(text: str, claim: ClaimRule) -> bool:

@@ -264,6 +264,10 @@ class Console:
 
     def _claim_looked(self, event: ClaimLooked, at: float) -> None:
         self._verbose(f"Completion: {clean(event.expected)} {'found' if event.found else 'not found'}")
+        if event.unclaimed:
+            tag = event.expected.partition(">")[0] + ">"
+            line = f"The agent's {tag} tag is not counted as a claim: {event.unclaimed}"
+            self._line(self._paint("yellow", clean(line)))
 
     def _committed(self, event: Committed, at: float) -> None:
         subject = clean(event.message).strip().partition("\n")[0]
