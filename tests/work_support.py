@@ -40,6 +40,13 @@ def task(id: str = "T-1", **values: Any) -> Task:
     return Task(id, "calc", "Make add add", **({"completion_spec": spec} | values))
 
 
+def reviewed(**config: Any) -> CompletionCriteria:
+    """A reviewer whose promise is judged."""
+    return CompletionCriteria(
+        "REVIEW_PASSED", "It is good", "semantic", {"check_for": ["add adds"], **config}
+    )
+
+
 @dataclass(frozen=True)
 class Site:
     """The project, with its agent (`agent.sh`) and judge (`judge.sh`) outside the repository."""
@@ -118,3 +125,10 @@ def make_site(project: Project) -> Site:
     site = Site(project)
     site.agents()
     return site
+
+
+def with_reviewer(site: Site, judge: str, body: str = HONEST, judge_command: str = "", **ralph: Any) -> None:
+    """Only the coder and the reviewer work. The judge is a script with this text, or another command."""
+    off = {name: {"enabled": False} for name in ("tester", "qa")}
+    judged = {"agent": judge_command or str(site.outside / "judge.sh")}
+    site.agents(body, judge, ralph={"agents": off, "judge": judged} | ralph)

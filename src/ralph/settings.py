@@ -196,7 +196,9 @@ class WorkSettings(_Base, frozen=True):
     judge: JudgeSettings = JudgeSettings()
     allow_degraded: Annotated[
         bool,
-        says("Accept a promise when the judge is unavailable. The outcome is marked as degraded."),
+        says(
+            "Accept a promise when the judge is unavailable, instead of stopping. The outcome is marked as degraded."
+        ),
     ] = False
     protect: Annotated[
         tuple[str, ...] | None,

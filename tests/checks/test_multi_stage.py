@@ -12,8 +12,9 @@ from ralph.checks.base import Interrupted, JudgeAnswer, JudgeLimited, Shell
 from ralph.checks.multi_stage import MAX_DEPTH, run
 from ralph.checks.registry import METHODS, config_problem
 from ralph.core.command_output import CommandOutput
-from ralph.core.model import Check, Ended, Exit, FailAction, Feedback, Verdict
+from ralph.core.model import Cause, Check, Ended, Exit, FailAction, Feedback, Verdict
 
+NO_LOGIN = JudgeAnswer("", "is not logged in", is_final=True, judge="haiku", cause=Cause.AUTH)
 RED = "Command exited with 1, expected 0"
 
 
@@ -120,7 +121,7 @@ def test_a_warning_is_mentioned_along_with_a_failure() -> None:
 
 def test_a_degraded_green_stage_degrades_the_whole() -> None:
     """A judge that could not be asked is not hidden by commands that passed."""
-    context = bench_with(answers=[JudgeAnswer("", "gone", is_final=True)])
+    context = bench_with(answers=[NO_LOGIN])
     verdict = run(check_of(stage("a"), stage("j", "semantic", check_for="good")), context)
     judged = verdict.parts[1]
     assert judged.feedback is not None
@@ -131,7 +132,37 @@ def test_a_degraded_green_stage_degrades_the_whole() -> None:
         reason=f"All 2 verification stages passed; degraded: j: {judged.reason}",
         feedback=Feedback(FailAction.APPEND, f"Stage 'j':\n{judged.feedback.text}"),
         parts=(green("a"), judged),
+        cause=Cause.AUTH,
     )
+
+
+JUDGED = stage("j", "semantic", check_for="good")
+
+
+@pytest.mark.parametrize("keys", [{}, {"require_all": False}, {"parallel": True}])
+@pytest.mark.parametrize(
+    ("stages", "cause"),
+    [
+        ((JUDGED, stage("a")), Cause.AUTH),
+        ((stage("inner", "multi_stage", stages=[JUDGED, stage("a")]),), Cause.AUTH),
+        ((JUDGED, stage("bad", required=False)), Cause.AUTH),
+        ((JUDGED, stage("bad")), None),
+        ((stage("bad"), JUDGED), None),
+        ((JUDGED | {"required": False}, stage("a")), None),
+        ((JUDGED, JUDGED | {"name": "k"}), Cause.AUTH),
+    ],
+)
+def test_a_failed_judge_is_the_cause_if_nothing_else_failed(
+    stages: tuple[dict[str, Any], ...], cause: Cause | None, keys: dict[str, Any]
+) -> None:
+    """A required stage passes its cause on, in every mode; an optional one, or one next to a real failure, does not."""
+    assert run(check_of(*stages, **keys), bench_with("bad", answers=[NO_LOGIN] * 2)).cause is cause
+
+
+def test_a_budget_that_is_used_up_comes_first() -> None:
+    """If one of two judges was stopped by the budget of the run, the other one's failure does not stop it."""
+    answers = [NO_LOGIN, JudgeAnswer("", "gone", is_final=True, cause=None)]
+    assert run(check_of(JUDGED, JUDGED | {"name": "k"}), bench_with(answers=answers)).cause is None
 
 
 @pytest.mark.parametrize(("required", "is_claimed"), [(False, True), (True, False)])

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from checks.check_support import Bench
 from ralph.checks.base import JudgeAnswer, JudgeLimited
 from ralph.checks.registry import METHODS, config_problem
 from ralph.checks.semantic import run
-from ralph.core.model import Check, FailAction, Feedback, Verdict
+from ralph.core.model import Cause, Check, FailAction, Feedback, Verdict
 
 DIFF = """\
 diff --git a/src/a.py b/src/a.py
@@ -196,43 +197,50 @@ def test_an_invalid_answer_is_asked_for_again() -> None:
     assert told == [False, True, True]
 
 
-FEEDBACK = Feedback(
-    FailAction.APPEND,
-    "The criteria could not be judged this time. If they are met, say that you are done.",
-)
+FEEDBACK = Feedback(FailAction.APPEND, "The criteria were not judged this time.")
 
 
 def test_three_invalid_answers_are_degraded() -> None:
-    """Then only the promise decides, and the verdict says so."""
-    context = Bench(answers=[JudgeAnswer("VERIFIED")] * 3, is_claimed=True)
+    """Then only the promise decides, and the verdict says so, with the cause for which the run stops."""
+    context = Bench(answers=[JudgeAnswer("VERIFIED", judge="haiku")] * 3, is_claimed=True)
     assert run(semantic(check_for="fast"), context) == Verdict(
         "review",
         green=True,
         degraded=True,
-        reason="The criteria could not be judged (the judge's answer is not valid: it is not a single JSON object and"
-        " nothing else); only the promise was checked",
+        reason="the judge (haiku) gave no readable answer in 3 tries: it is not a single JSON object and nothing else",
         feedback=FEEDBACK,
+        cause=Cause.JUDGE,
     )
     assert context.answers == []
 
 
 def test_degraded_without_a_promise_is_red() -> None:
     """Without a judge and without a promise, nothing supports the work."""
-    context = Bench(answers=[JudgeAnswer("", "failed: exit 1")] * 3, is_claimed=False)
+    context = Bench(answers=[JudgeAnswer("", "failed: no route")] * 3, is_claimed=False)
     assert run(semantic(check_for="fast"), context) == Verdict(
         "review",
         green=False,
         degraded=True,
-        reason="The criteria could not be judged (failed: exit 1); no promise was found",
+        reason="the judge gave no readable answer in 3 tries: it failed: no route",
         feedback=FEEDBACK,
+        cause=Cause.JUDGE,
     )
 
 
-def test_a_final_problem_is_not_retried() -> None:
-    """The judge is not asked again if that would not help."""
-    context = Bench(answers=[JudgeAnswer("", "no such agent", is_final=True), ruling(True)])
+@pytest.mark.parametrize("cause", [Cause.AUTH, Cause.JUDGE, None])
+def test_a_final_problem_is_not_retried(cause: Cause | None) -> None:
+    """The judge is not asked again if that would not help, and the verdict passes on the cause of the last answer."""
+    final = JudgeAnswer("", "could not be started: x", is_final=True, judge="haiku", cause=cause)
+    context = Bench(answers=[JudgeAnswer("", "failed"), final, ruling(True)])
     verdict = run(semantic(check_for="fast"), context)
-    assert (verdict.degraded, len(context.prompts)) == (True, 1)
+    assert (verdict.degraded, verdict.cause, len(context.prompts)) == (True, cause, 2)
+    assert verdict.reason == "the judge (haiku) could not be started: x"
+
+
+def test_a_missing_judge_does_not_replace_the_prompt() -> None:
+    """What is not judged is mentioned after what is wrong, whatever the fail action of the check."""
+    check = replace(semantic(check_for="fast"), fail_action=FailAction.REPLACE)
+    assert run(check, Bench(answers=[JudgeAnswer("VERIFIED")] * 3)).feedback == FEEDBACK
 
 
 def test_a_limited_judge_has_no_verdict() -> None:

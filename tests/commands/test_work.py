@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import signal
 
 import pytest
 from msgspec.structs import replace
 
-from conftest import Project, some, some_rows, wait_until
+from conftest import Project, some, wait_until
 from ralph.core.task_model import CompletionCriteria, Task, TaskStatus
 from terminal_support import terminal
-from work_support import ALL_MET, BREAKS, CHECK, FIXES, HONEST, NOT_MET, Site, external, make_site, task
+from work_support import (
+    ALL_MET,
+    BREAKS,
+    CHECK,
+    FIXES,
+    HONEST,
+    NOT_MET,
+    Site,
+    external,
+    make_site,
+    reviewed,
+    task,
+    with_reviewer,
+)
 
 
 @pytest.fixture
@@ -125,18 +137,6 @@ def test_a_failed_task_is_started_again_when_it_is_named(site: Site) -> None:
 # ---- the judge ----
 
 
-def reviewed(**config: object) -> CompletionCriteria:
-    return CompletionCriteria(
-        "REVIEW_PASSED", "It is good", "semantic", {"check_for": ["add adds"], **config}
-    )
-
-
-def with_reviewer(site: Site, judge: str, body: str = HONEST, **ralph: object) -> None:
-    off = {name: {"enabled": False} for name in ("tester", "qa")}
-    judged = {"agent": str(site.outside / "judge.sh")}
-    site.agents(body, judge, ralph={"agents": off, "judge": judged} | ralph)
-
-
 @pytest.mark.slow
 def test_a_judge_that_says_no_and_then_yes(site: Site) -> None:
     """A no costs the reviewer's iteration and is fed back with its reason; a yes proves the promise."""
@@ -157,22 +157,6 @@ def test_a_judge_that_hits_a_limit_is_asked_again(site: Site) -> None:
     assert site.work().code == 0
     assert [verified for _, verified, _ in site.history("reviewer")] == [True]
     assert len(site.prompts("T-1.reviewer")) == 1
-
-
-@pytest.mark.parametrize(("allowed", "code"), some_rows([(False, 1), (True, 0)], 1))
-def test_a_judge_that_is_unavailable(site: Site, allowed: bool, code: int) -> None:
-    """After three tries the promise counts only if the settings allow a degraded verdict, and that is reported."""
-    with_reviewer(site, "echo VERIFIED", allowDegraded=allowed)
-    site.add(task(reviewer=replace(reviewed(), max_iterations=1)))
-    assert site.work().code == code
-    assert "(degraded)" in site.history("reviewer")[0][2]
-    if allowed:
-        assert any("degraded" in note for run in notes(site) for note in run)
-
-
-def notes(site: Site) -> list[list[str]]:
-    runs = [run["run"] for run in site.state()["runs"]]
-    return [json.loads(site.project.run("status", run, "--json").out)["notes"] for run in runs]
 
 
 @pytest.mark.slow

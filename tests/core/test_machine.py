@@ -390,6 +390,76 @@ def test_a_degraded_check_completes_a_run_only_if_allowed() -> None:
     assert allowed.stop and allowed.stop.notes == ("degraded: make test",)
 
 
+# ---- a judge that cannot work ----
+
+UNJUDGED = Verdict("judge", green=True, degraded=True, reason="the judge is broken", cause=Cause.JUDGE)
+JUDGED = Check("judge", "semantic")
+
+
+def test_a_failed_judge_stops_the_run_at_the_first_refused_claim() -> None:
+    """The run ends as fatal; when it is resumed, that check runs again and the agent does not."""
+    plan = a_plan(checks=(GUARDRAIL, JUDGED))
+    green = replace(GREEN, verdicts=(*GREEN.verdicts, replace(UNJUDGED, required=False, check="nice")))
+    state = play(plan, SEEN, CLAIMED, SEEN, green, Checked(at=4.0, verdicts=(UNJUDGED,)))
+    assert state.stop == Stop(Cause.JUDGE, "the judge is broken")
+    assert (state.stop.outcome.exit_code, state.stop.headline) == (2, "Failed: the judge is broken")
+    state = machine.apply(machine.apply(state, Did(at=5.0)), Resume(at=6.0))
+    assert machine.next_step(state) == RunChecks(1, ("judge",))
+    state = machine.apply(state, Checked(at=7.0, verdicts=(Verdict("judge", green=True),)))
+    assert state.stop == Stop(Cause.PROVED, "all checks passed")
+
+
+def test_the_reason_is_that_of_the_stage_whose_judge_failed() -> None:
+    """Optional stages are not the reason, although they may have failed in the same way."""
+    stages = (
+        Verdict("works", green=True, reason="fine"),
+        replace(UNJUDGED, check="nice", required=False, reason="an optional one"),
+        replace(UNJUDGED, check="criteria", reason="no login", cause=Cause.AUTH),
+    )
+    whole = replace(UNJUDGED, reason="degraded: …", cause=Cause.AUTH, parts=stages)
+    state = play(a_plan(checks=(JUDGED,)), SEEN, CLAIMED, SEEN, Checked(at=3.0, verdicts=(whole,)))
+    assert state.stop == Stop(Cause.AUTH, "no login")
+
+
+@pytest.mark.parametrize(
+    ("claim", "other"),
+    [
+        (CLAIMED, RED.verdicts[0]),
+        (CLAIMED, Verdict("make test", green=True, degraded=True)),
+        (WORKED, GREEN.verdicts[0]),
+    ],
+    ids=["another check is red", "another is degraded without a cause", "not claimed"],
+)
+def test_a_failed_judge_does_not_stop_a_run_that_continues_anyway(claim: Ran, other: Verdict) -> None:
+    """If the claim is refused for another reason, or there is none, the agent continues with the feedback."""
+    plan = a_plan(checks=(GUARDRAIL, JUDGED))
+    state = play(plan, SEEN, claim, SEEN, Checked(at=3.0, verdicts=(other, UNJUDGED)), SEEN)
+    assert isinstance(machine.next_step(state), RunAgent)
+
+
+def test_a_failed_judge_does_not_stop_a_run_that_allows_degraded_verdicts() -> None:
+    """The degraded verdict decides: it completes the run, which says so."""
+    plan = a_plan(checks=(JUDGED,), allow_degraded=True)
+    state = play(plan, SEEN, CLAIMED, SEEN, Checked(at=3.0, verdicts=(UNJUDGED,)))
+    assert state.stop == Stop(Cause.PROVED, "all checks passed", ("degraded: judge",))
+
+
+def test_a_merge_stops_for_its_judge() -> None:
+    """A run whose claim was given by earlier runs does not count a failed judge as a red tree."""
+    plan = a_plan(Flow.WORK, claim=ClaimRule(kind=ClaimKind.GIVEN), checks=(JUDGED,))
+    state = play(plan, SEEN, Checked(at=3.0, verdicts=(UNJUDGED,)))
+    assert state.stop == Stop(Cause.JUDGE, "the judge is broken")
+
+
+def test_resume_may_name_another_judge() -> None:
+    """A resumed run uses the judge of the command, and its word on degraded verdicts; without them it keeps its own."""
+    judge = AgentSpec("judge", "custom", "judge")
+    state = play(a_plan(), Resume(at=1.0, judge=judge, allow_degraded=True))
+    assert (state.plan.judge, state.plan.allow_degraded) == (judge, True)
+    again = machine.apply(state, Resume(at=2.0))
+    assert again.plan == state.plan
+
+
 def test_a_commit_follows_green_checks_and_not_red_ones() -> None:
     """After passed checks, changes are committed with the agent's message; after failed ones they are not."""
     plan = a_plan(checks=(GUARDRAIL,), scm=Scm("git", ("commit",)))
@@ -522,6 +592,16 @@ boards = st.builds(
     st.just("{}"),
     st.sampled_from([(), ("illegal",)]),
 )
+verdicts = st.one_of(
+    st.builds(Verdict, st.just(""), st.booleans(), degraded=st.booleans()),
+    st.builds(
+        Verdict,
+        st.just(""),
+        st.booleans(),
+        degraded=st.just(True),
+        cause=st.sampled_from([Cause.JUDGE, Cause.AUTH]),
+    ),
+)
 usages = st.builds(Usage, cost_usd=st.sampled_from([0.0, 0.3, 1.0]))
 commands = st.one_of(
     st.builds(Pause, times),
@@ -570,7 +650,7 @@ def answers(draw: st.DrawFn, state: State) -> Result:
         return Checked(
             at,
             took,
-            tuple(Verdict(name, draw(st.booleans()), required[name], draw(st.booleans())) for name in some),
+            tuple(replace(draw(verdicts), check=name, required=required[name]) for name in some),
             usage=draw(usages),
             retry_at=draw(st.none() | times.map(lambda t: at + t)),
         )
@@ -636,6 +716,17 @@ def test_nothing_completes_without_a_claim_and_green_checks(history: History) ->
             verdict = verdicts[check.name]
             assert verdict.green
             assert history.plan.allow_degraded or not verdict.degraded
+
+
+@given(histories())
+def test_a_run_that_stops_for_its_judge_is_resumed_with_its_checks(history: History) -> None:
+    """It was claimed, and degraded verdicts may not decide; after a resume no agent starts before the checks."""
+    final = history.states[-1]
+    if not final.stop or final.stop.cause is not Cause.JUDGE:
+        return
+    assert final.claimed and not history.plan.allow_degraded
+    assert all(verdict.green for verdict in final.verdicts if verdict.required)
+    assert isinstance(machine.next_step(machine.apply(final, Resume(at=final.now))), RunChecks)
 
 
 def _was_claimed(history: History) -> bool:

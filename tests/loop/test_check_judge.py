@@ -11,10 +11,32 @@ from typing import Any
 import pytest
 
 from conftest import Project
-from loop.loop_support import Checking, Heard, Loop, end_of, ignored, opened_loop, shell_agent
-from ralph.core import policy
+from loop.loop_support import (
+    CLAIM,
+    PROVED,
+    Checking,
+    Heard,
+    Loop,
+    command_check,
+    end_of,
+    ignored,
+    opened_loop,
+    shell_agent,
+)
+from ralph.core import machine, policy
 from ralph.core.events import AgentStarted, Event, Holding
-from ralph.core.model import AgentSpec, Check, HoldWhy, PromptVia, Purpose, Usage
+from ralph.core.model import (
+    AgentSpec,
+    Cause,
+    Check,
+    HoldWhy,
+    Limits,
+    Outcome,
+    PromptVia,
+    Purpose,
+    Resume,
+    Usage,
+)
 from ralph.loop.check_runner import CheckOutcome
 
 MET = '{"verdicts": [{"criterion": 1, "met": true, "reason": "it is there"}]}'
@@ -68,23 +90,103 @@ def test_an_unusable_answer_is_asked_for_again(project: Project, tmp_path: Path)
     assert "An earlier answer" in (project.path / ".ralph/prompt_001_judge_2.txt").read_text()
 
 
+NO_LOGIN = "echo 'invalid api key' >&2; exit 1"
+
+
+def claude(project: Project, error: str) -> AgentSpec:
+    """A judge that prints this error as Claude Code does."""
+    line = {"type": "result", "is_error": True, "result": "Failed", "error": error}
+    body = f"echo '{json.dumps({'type': 'assistant', 'error': error})}'; echo '{json.dumps(line)}'; exit 1"
+    return shell_agent(project, body, PromptVia.STDIN, name="judge", type="claude")
+
+
 @pytest.mark.parametrize(
-    ("judge", "why", "times"),
+    ("judge", "reason", "cause", "times"),
     [
-        ("exit 3", "failed", 3),
-        (AgentSpec("j", "custom", "/elsewhere/judge"), "unstartable: /elsewhere/judge: no such file", 1),
-        ("echo 'invalid api key' >&2; exit 1", "auth: invalid api key", 1),
+        ("exit 3", "gave no readable answer in 3 tries: it failed with exit code 3", Cause.JUDGE, 3),
+        ("kill -9 $$", "gave no readable answer in 3 tries: it was killed", Cause.JUDGE, 3),
+        ("true", "gave no readable answer in 3 tries: it printed nothing", Cause.JUDGE, 3),
+        (
+            AgentSpec("judge", "custom", "/elsewhere/judge"),
+            "could not be started: /elsewhere/judge: no such file",
+            Cause.JUDGE,
+            1,
+        ),
+        (
+            AgentSpec("judge", "custom", "judge"),
+            "could not be started: judge: command not found",
+            Cause.JUDGE,
+            1,
+        ),
+        (
+            NO_LOGIN,
+            "is not logged in or has no credit: invalid api key; log in, or set another ralph.judge",
+            Cause.AUTH,
+            1,
+        ),
     ],
 )
 def test_a_judge_that_does_not_answer_gives_a_degraded_verdict(
-    project: Project, judge: str | AgentSpec, why: str, times: int
+    project: Project, judge: str | AgentSpec, reason: str, cause: Cause, times: int
 ) -> None:
-    """The claim alone decides, which the verdict says; a judge with a fatal error is asked only once."""
+    """The verdict says why and names the cause for the run; a judge with a fatal error is asked only once."""
     with judging(project, judge) as found:
         verdict = found.verdict(CRITERION)
         asked = len(found.loop.told(AgentStarted))
     assert (verdict.green, verdict.degraded, asked) == (True, True, times)
-    assert f"could not be judged ({why})" in verdict.reason
+    assert (verdict.reason, verdict.cause) == (f"the judge (judge) {reason}", cause)
+
+
+def test_a_judge_without_login_is_told_how_to_log_in(project: Project) -> None:
+    """The reason names the login command of the judge's own agent."""
+    with judging(project, claude(project, "authentication_failed")) as found:
+        verdict = found.verdict(CRITERION)
+    assert verdict.cause is Cause.AUTH
+    assert verdict.reason.endswith("; run `claude` and type /login, or set another ralph.judge")
+
+
+@pytest.mark.parametrize(
+    ("judge", "cause", "asked"),
+    [("echo VERIFIED", Cause.JUDGE, 3), (NO_LOGIN, Cause.AUTH, 1)],
+)
+def test_a_run_stops_for_its_judge_and_continues_with_it(
+    project: Project, judge: str, cause: Cause, asked: int
+) -> None:
+    """The agent is not run again: neither when the judge fails nor, once it works, after a resume."""
+    with judging(project, judge, iterations=4) as found:
+        loop = found.loop
+        state = loop.drive()
+        assert end_of(state) == (Outcome.FATAL, cause)
+        assert state.stop is not None and state.stop.reason.startswith("the judge (judge) ")
+        shell_agent(project, f"echo '{MET}'", name="judge")
+        state = loop.drive(machine.apply(state, Resume(loop.clock.wall())))
+        purposes = [event.purpose for event in loop.told(AgentStarted)]
+    assert end_of(state) == PROVED
+    assert purposes == [Purpose.WORK, *[Purpose.JUDGE] * (asked + 1)]
+
+
+def test_a_judge_that_fails_next_to_a_red_check_does_not_stop_the_run(project: Project) -> None:
+    """The agent continues with the output of that check, and reads only in passing that nothing was judged."""
+    red = command_check("test -e done.txt", name="tests")
+    agent = f"[ $RALPH_ITERATION = 1 ] || touch done.txt; {CLAIM}"
+    judge = shell_agent(project, "echo VERIFIED", name="judge")
+    with opened_loop(project, agent, judge=judge, checks=(red, CRITERION), iterations=4) as loop:
+        state = loop.drive()
+        works = [event for event in loop.told(AgentStarted) if event.purpose is Purpose.WORK]
+    assert (end_of(state), len(works)) == ((Outcome.FATAL, Cause.JUDGE), 2)
+    told = (project.path / ".ralph/prompt_002.txt").read_text()
+    assert "test -e done.txt" in told and "The criteria were not judged this time." in told
+
+
+def test_a_judge_stopped_by_the_budget_leaves_the_end_to_the_budget(project: Project) -> None:
+    """The run ends because its budget is used up, not because of its judge."""
+    line = {"type": "result", "result": "perhaps", "total_cost_usd": 5.0, "usage": {"input_tokens": 7}}
+    judge = shell_agent(
+        project, f"echo '{json.dumps(line)}'; exec sleep 60", PromptVia.STDIN, name="judge", type="claude"
+    )
+    with judging(project, judge, limits=Limits(iterations=4, cost_usd=1.0)) as found:
+        assert end_of(found.loop.drive()) == (Outcome.LIMIT, Cause.COST)
+        assert [event.purpose for event in found.loop.told(AgentStarted)] == [Purpose.WORK, Purpose.JUDGE]
 
 
 def test_a_prompt_too_long_for_the_judge_is_not_sent(project: Project) -> None:
@@ -94,7 +196,8 @@ def test_a_prompt_too_long_for_the_judge_is_not_sent(project: Project) -> None:
     with judging(project, judge) as found:
         found.runner.slugs["semantic"] = "semantic"
         verdict = found.verdict(check)
-    assert verdict.degraded and "the limit is 128 KiB" in verdict.reason
+    assert verdict.degraded and verdict.cause is Cause.JUDGE
+    assert "(judge) could not be started: The prompt is too long" in verdict.reason
 
 
 def test_the_judges_usage_counts_for_the_check(project: Project) -> None:

@@ -418,6 +418,13 @@ def test_stream_off_hides_only_the_agent() -> None:
     ]
 
 
+def test_a_check_without_its_judge_has_not_passed() -> None:
+    """A degraded verdict of a failed judge is neither passed nor failed: the settings decide what it counts."""
+    verdict = Verdict("review", green=True, degraded=True, reason="the judge is gone", cause=Cause.JUDGE)
+    shown = show(CheckEnded(verdict, FailAction.APPEND, 1.24)).err
+    assert shown == "review not judged (1.2s): the judge is gone\n"
+
+
 RED = Verdict(
     "make",
     green=False,
@@ -517,6 +524,10 @@ def test_the_result_is_on_stdout(cause: Cause, lines: list[str]) -> None:
         (Cause.CONFIG, "Fix this, then: ralph resume id (after a change of settings, start a new run)"),
         (Cause.AUTH, "Log in or add credit, then: ralph resume id"),
         (Cause.DENIED, "Allow it to write (agent.permissions), then start a new run."),
+        (
+            Cause.JUDGE,
+            "Fix the judge (ralph.judge in the settings) or set ralph.allowDegraded, then: ralph resume id",
+        ),
         (Cause.WAIT_MARKER, "When that is done: ralph resume id"),
         (Cause.LIMIT_WAIT, "After the reset: ralph resume id"),
         (Cause.SIGNAL, "To continue: ralph resume id"),
@@ -529,11 +540,21 @@ def test_the_next_step_fits_the_cause(cause: Cause, hint: str) -> None:
     assert shown.splitlines()[-1] == f"  {hint}"
 
 
-def test_a_run_of_a_task_points_to_the_task() -> None:
+@pytest.mark.parametrize(
+    ("cause", "hint"),
+    [
+        (Cause.CANCELLED, "To continue its task: ralph work --task ID"),
+        (
+            Cause.JUDGE,
+            "Fix the judge (ralph.judge in the settings) or set ralph.allowDegraded, then: ralph work --task ID",
+        ),
+    ],
+)
+def test_a_run_of_a_task_points_to_the_task(cause: Cause, hint: str) -> None:
     """A run of a task points to `ralph work`, because `ralph resume` would refuse it."""
-    ended = RunEnded("id", Stop(Cause.CANCELLED, "why"), 3, Usage(), 1.0)
+    ended = RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)
     shown = show(RunStarted("id", "work", "/d", "claude", (), 5), ended).out
-    assert shown.splitlines()[-1] == "  To continue its task: ralph work --task ID"
+    assert shown.splitlines()[-1] == f"  {hint}"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from ralph.core.command_output import CommandOutput
-from ralph.core.model import Check, Exit, Verdict
+from ralph.core.model import Cause, Check, Exit, Verdict
 
 
 class Shell(Struct, frozen=True):
@@ -25,11 +25,17 @@ class Shell(Struct, frozen=True):
 
 
 class JudgeAnswer(Struct, frozen=True):
-    """A judge's answer. `problem` says why there is none, `is_final` that asking again would not help."""
+    """A judge's answer. `problem` says why there is none, `is_final` that asking again would not help.
+
+    `judge` is the name of its agent. `cause`: why a run stops that gets no better answer; None if its own budget is
+    used up.
+    """
 
     text: str
     problem: str = ""
     is_final: bool = False
+    judge: str = ""
+    cause: Cause | None = Cause.JUDGE
 
 
 class Changed(Struct, frozen=True):

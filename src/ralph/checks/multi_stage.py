@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ralph.checks.base import CheckContext, Method
 from ralph.core.claims import neutralise
-from ralph.core.model import Check, Feedback, Verdict
+from ralph.core.model import Cause, Check, Feedback, Verdict
 from ralph.errors import RalphError
 
 MAX_DEPTH = 5
@@ -57,6 +57,7 @@ def run(check: Check, context: CheckContext) -> Verdict:
         log=next((part.log for part in failed if part.log), ""),
         parts=parts,
         excerpt=next((part.excerpt for part in failed if part.excerpt), ()),
+        cause=_cause(failed, weak),
     )
 
 
@@ -75,6 +76,12 @@ def _run_stage(check: Check, stage: Stage, context: CheckContext) -> Verdict:
     inner = Check(stage.name, stage.method, config, stage.required, check.when, check.fail_action)
     verdict = find_method(stage.method).run(inner, context)
     return replace(verdict, check=stage.name, required=stage.required)
+
+
+def _cause(failed: Sequence[Verdict], weak: Sequence[Verdict]) -> Cause | None:
+    """Why the run stops if only degraded stages are in the way."""
+    causes = [part.cause for part in weak]
+    return None if failed or None in causes else next(iter(causes), None)
 
 
 def _reason(

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from ralph.checks import judge
-from ralph.checks.base import CheckContext, Method
+from ralph.checks.base import CheckContext, JudgeAnswer, Method
 from ralph.core import prompt
 from ralph.core.claims import neutralise
-from ralph.core.model import Check, Feedback, Verdict
+from ralph.core.model import Check, FailAction, Feedback, Verdict
 from ralph.core.task_model import ACCEPTANCE
 from ralph.core.text import clean
 from ralph.scm import diff as diffs
@@ -100,16 +100,15 @@ def _judged(check: Check, context: CheckContext, config: Config, diff: str) -> V
     refused = ""
     for _ in range(MAX_TRIES):
         answer = context.ask(judge.question(config.criteria, context.answer, diff, refused), config.model)
-        why = answer.problem
-        if not why:
+        why = f"it {answer.problem}"
+        if not answer.problem:
             try:
                 return _ruled(check, context, config, judge.read_answer(answer.text, len(config.criteria)))
             except judge.NoAnswer as error:
-                refused = str(error)
-                why = f"the judge's answer is not valid: {refused}"
+                why = refused = str(error)
         if answer.is_final:
             break
-    return _degraded(check, context, why)
+    return _degraded(check, context, answer, why)
 
 
 def _ruled(
@@ -131,18 +130,18 @@ def _ruled(
     return _red(check, context, reason, "\n".join([said, *lines]), parts)
 
 
-def _degraded(check: Check, context: CheckContext, why: str) -> Verdict:
+def _degraded(check: Check, context: CheckContext, last: JudgeAnswer, why: str) -> Verdict:
     """Without a judge only the promise decides. The plan decides whether that is enough."""
-    green = context.is_claimed
-    instead = "only the promise was checked" if green else "no promise was found"
-    text = "The criteria could not be judged this time. If they are met, say that you are done."
+    name = f"the judge ({last.judge})" if last.judge else "the judge"
+    tried = f"gave no readable answer in {MAX_TRIES} tries: {why}"
     return Verdict(
         check.name,
-        green=green,
+        green=context.is_claimed,
         required=check.required,
         degraded=True,
-        reason=f"The criteria could not be judged ({why}); {instead}",
-        feedback=Feedback(check.fail_action, text),
+        reason=f"{name} {last.problem if last.is_final else tried}",
+        feedback=Feedback(FailAction.APPEND, "The criteria were not judged this time."),
+        cause=last.cause,
     )
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import to_builtins
 
+from ralph.core.model import Cause
 from ralph.core.text import clean
 from ralph.views.agent import count
+from ralph.views.console import FIX_JUDGE
 from ralph.views.task_status import TaskState, task_state
 
 if TYPE_CHECKING:
@@ -33,7 +35,9 @@ def print_summary(home: Home, project: str, work: Work, *, as_json: bool) -> Non
     if not found:
         click.echo("Nothing to do. To create a task, see: ralph task create --help", err=True)
     if reason:
-        click.echo(clean(f"Stopped: {reason}\n  To continue: ralph work"), err=True)
+        is_unjudged = work.halt is not None and work.halt.cause is Cause.JUDGE
+        hint = f"{FIX_JUDGE}, then: ralph work" if is_unjudged else "To continue: ralph work"
+        click.echo(clean(f"Stopped: {reason}\n  {hint}"), err=True)
 
 
 def _line(state: TaskState) -> str:

@@ -168,7 +168,8 @@ def _command(state: State, command: Command) -> State:
         return _steered(replace(state, steer=(*state.steer, command)))
     if isinstance(command, Fail):
         return replace(state, stop=state.stop or Stop(command.cause, command.reason, state.notes))
-    state = replace(state, limits=policy.raised(state.limits, command), paused=False, cancelled=None)
+    plan, limits = policy.rejudged(state.plan, command), policy.raised(state.limits, command)
+    state = replace(state, plan=plan, limits=limits, paused=False, cancelled=None)
     if state.phase is Phase.WORK and state.plan.claim.kind is ClaimKind.BOARD:
         state = replace(state, phase=Phase.BEFORE)  # people may have edited the board meanwhile
     if state.stop and state.stop.outcome is not Outcome.COMPLETE:
@@ -548,7 +549,10 @@ def _unchecked(state: State) -> tuple[str, ...]:
 
 def _settle(state: State) -> State:
     """Judge the iteration when every verdict is in. The only place that calls a run proved."""
-    green = all(_is_green(state, verdict) for verdict in state.verdicts if verdict.required)
+    red = [verdict for verdict in state.verdicts if verdict.required and not _is_green(state, verdict)]
+    if state.claimed and _lacks_only_a_judge(state, red):
+        return _stop_for_judge(state, red)
+    green = not red
     state = replace(state, judged=state.claimed and green)
     board = state.after.board if state.after else None
     if board and board.approves and not green:
@@ -568,6 +572,26 @@ def _is_delivered(state: State) -> bool:
 
 def _is_green(state: State, verdict: Verdict) -> bool:
     return verdict.green and (state.plan.allow_degraded or not verdict.degraded)
+
+
+def _lacks_only_a_judge(state: State, red: list[Verdict]) -> bool:
+    """Whether nothing but a judge that could not work refuses the claim."""
+    is_open = bool(red) and not state.plan.allow_degraded
+    return is_open and all(verdict.degraded and verdict.cause is not None for verdict in red)
+
+
+def _stop_for_judge(state: State, red: list[Verdict]) -> State:
+    """Stop without verdicts of the judge. The phase stays, so that resume asks it about the same work."""
+    failed = _judge_failure(red[0])
+    assert failed.cause is not None
+    kept = tuple(verdict for verdict in state.verdicts if verdict not in red)
+    return replace(state, verdicts=kept, stop=Stop(failed.cause, failed.reason, state.notes))
+
+
+def _judge_failure(verdict: Verdict) -> Verdict:
+    """The verdict of the stage whose judge failed."""
+    weak = (part for part in verdict.parts if part.required and part.cause is not None)
+    return next(map(_judge_failure, weak), verdict)
 
 
 def _finish(state: State) -> State:

@@ -116,6 +116,7 @@ class Cause(StrEnum):
     UNSTARTABLE = "unstartable"
     AUTH = "auth"
     DENIED = "denied"
+    JUDGE = "judge"
     WAIT_MARKER = "wait_marker"
     LIMIT_WAIT = "limit_wait"
     SIGNAL = "signal"
@@ -175,6 +176,7 @@ _CAUSES = complete(
         Cause.UNSTARTABLE: CauseMeaning(Outcome.FATAL, "Failed"),
         Cause.AUTH: CauseMeaning(Outcome.FATAL, "Failed"),
         Cause.DENIED: CauseMeaning(Outcome.FATAL, "Failed"),
+        Cause.JUDGE: CauseMeaning(Outcome.FATAL, "Failed"),
         Cause.WAIT_MARKER: CauseMeaning(Outcome.WAITING, "Waiting"),
         Cause.LIMIT_WAIT: CauseMeaning(Outcome.WAITING, "Waiting"),
         Cause.SIGNAL: CauseMeaning(Outcome.INTERRUPTED, ""),
@@ -652,7 +654,8 @@ class Verdict(Struct, frozen=True):
     """The result of a check.
 
     `degraded`: the check ran in a weaker form than configured. `parts`: the verdicts of its stages or criteria.
-    `excerpt`: the few lines of its output that show what failed.
+    `excerpt`: the few lines of its output that show what failed. `cause`: why the run stops if this verdict is degraded
+    and may not decide; None if the agent tries again.
     """
 
     check: str
@@ -664,6 +667,7 @@ class Verdict(Struct, frozen=True):
     log: str = ""
     parts: tuple[Verdict, ...] = ()
     excerpt: tuple[str, ...] = ()
+    cause: Cause | None = None
 
 
 class BoardSeen(Struct, frozen=True):
@@ -874,13 +878,15 @@ class Steer(Struct, frozen=True):
 
 
 class Resume(Struct, frozen=True):
-    """Continue the run. Limits that are given replace those of the run."""
+    """Continue the run. Limits that are given replace those of the run, and so do the judge and its rule."""
 
     at: float
     iterations: int | None = None
     cost_usd: float | None = None
     tokens: int | None = None
     seconds: float | None = None
+    judge: AgentSpec | None = None
+    allow_degraded: bool | None = None
 
 
 class Fail(Struct, frozen=True):

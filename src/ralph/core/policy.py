@@ -13,6 +13,7 @@ from ralph.core.model import (
     Left,
     Limits,
     Meter,
+    Plan,
     Ran,
     Restart,
     RestartKind,
@@ -100,6 +101,12 @@ def raised(limits: Limits, resume: Resume) -> Limits:
     names = ("iterations", "cost_usd", "tokens", "seconds")
     given = {name: value for name in names if (value := getattr(resume, name)) is not None}
     return replace(limits, **given)
+
+
+def rejudged(plan: Plan, resume: Resume) -> Plan:
+    """The plan, with the judge that `resume` names and its word on degraded verdicts."""
+    allowed = plan.allow_degraded if resume.allow_degraded is None else resume.allow_degraded
+    return replace(plan, judge=resume.judge or plan.judge, allow_degraded=allowed)
 
 
 def is_healthy(restart: Restart, ran: Ran, before: Seen | None, after: Seen | None) -> bool:

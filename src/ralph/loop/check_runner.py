@@ -12,17 +12,20 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ralph.agents.base import Prompt
-from ralph.agents.registry import as_judge
+from ralph.agents.registry import AGENTS, as_judge
 from ralph.checks.base import Changed, CheckContext, Interrupted, JudgeAnswer, JudgeLimited, Shell
 from ralph.checks.registry import find_method
 from ralph.core.command_output import CommandOutput
 from ralph.core.events import Notice
 from ralph.core.model import (
+    AgentSpec,
+    Cause,
     Check,
     Ended,
     Exit,
     Left,
     Purpose,
+    Ran,
     RunAgent,
     Usage,
     Verdict,
@@ -38,8 +41,13 @@ from ralph.store.files import opened_directory
 from ralph.store.runtime import log_slugs, slug
 from ralph.store.streams import stream_name
 
-_NO_ANSWER = {Ended.AUTH, Ended.DENIED, Ended.UNSTARTABLE, Ended.BUDGET}
-"""Ends after which asking the judge again is pointless."""
+_FINAL: dict[Ended, Cause | None] = {
+    Ended.AUTH: Cause.AUTH,
+    Ended.DENIED: Cause.JUDGE,
+    Ended.UNSTARTABLE: Cause.JUDGE,
+    Ended.BUDGET: None,
+}
+"""Ends after which asking the judge again is pointless, and why the run stops then."""
 
 POLL_SECONDS = 0.1
 
@@ -249,15 +257,17 @@ class RunCheckContext(Struct, frozen=True):
             try:
                 ran = runner.agents.call(call, self.iteration.of, directory, self.warden)
             except RalphError as error:
-                return JudgeAnswer("", error.text, is_final=True)
+                problem = f"{Ended.UNSTARTABLE.words}: {error.text}"
+                return JudgeAnswer("", problem, is_final=True, judge=spec.name)
         with self.used.lock:
             self.used.usage += ran.usage
         if ran.ended is Ended.INTERRUPTED:
             raise Interrupted
         if ran.ended is Ended.LIMIT:
             raise JudgeLimited(ran.retry_at)
-        problem = "" if ran.ended is Ended.OK else f"{ran.ended}: {ran.detail}".removesuffix(": ")
-        return JudgeAnswer(ran.text, problem, is_final=ran.ended in _NO_ANSWER)
+        problem = "" if ran.ended is Ended.OK else _problem(spec, ran)
+        cause = _FINAL.get(ran.ended, Cause.JUDGE)
+        return JudgeAnswer(ran.text, problem, is_final=ran.ended in _FINAL, judge=spec.name, cause=cause)
 
     # ---- stages ----
 
@@ -280,3 +290,15 @@ class RunCheckContext(Struct, frozen=True):
                 if self.is_ended():
                     stop.set()
             return [future.result() for future in futures]
+
+
+def _problem(spec: AgentSpec, ran: Ran) -> str:
+    """What the judge did instead of answering, and how to log it in if it is not."""
+    code = f" with exit code {ran.exit}" if ran.ended is Ended.FAILED and ran.exit is not None else ""
+    detail = "" if ran.detail.startswith("by signal") else " ".join(ran.detail.split())
+    problem = f"{ran.ended.words}{code}: {detail}".removesuffix(": ")
+    if ran.ended is not Ended.AUTH:
+        return problem
+    about = AGENTS[spec.type].about
+    login = about.login if about and about.login else "log in"
+    return f"{problem}; {login}, or set another ralph.judge"

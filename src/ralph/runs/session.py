@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from ralph.core import policy
 from ralph.core.events import Event, Notice, RunEnded
 from ralph.core.model import NotifyTargets, Outcome, Plan, Resume, State
 from ralph.errors import RalphError
@@ -54,7 +55,7 @@ def drive(
     """Drive a stored run until it stops. `taken_over` is called once this process owns it."""
     runs = home.runs(patience=2.0)
     loaded = load(runs.db, runs.path, run.id)
-    plan = loaded.state.plan
+    plan = policy.rejudged(loaded.state.plan, resume) if resume else loaded.state.plan
     if os.path.realpath(plan.directory) != plan.directory:
         raise RalphError(f"{plan.directory} is no longer the directory in which the run started.")
     runs.take_over(run.id)

@@ -45,6 +45,8 @@ from ralph.core.text import clean
 from ralph.views.agent import AgentLines, ViewOptions, count, duration, paint
 from ralph.views.writer import Sink, ThreadedWriter
 
+FIX_JUDGE = "Fix the judge (ralph.judge in the settings) or set ralph.allowDegraded"
+
 _NEXT = complete(
     Cause,
     {
@@ -65,6 +67,7 @@ _NEXT = complete(
         Cause.UNSTARTABLE: "Fix this (ralph doctor checks the configured agents), then: ralph resume {run}",
         Cause.AUTH: "Log in or add credit, then: ralph resume {run}",
         Cause.DENIED: "Allow it to write (agent.permissions), then start a new run.",
+        Cause.JUDGE: f"{FIX_JUDGE}, then: ralph resume {{run}}",
         Cause.WAIT_MARKER: "When that is done: ralph resume {run}",
         Cause.LIMIT_WAIT: "After the reset: ralph resume {run}",
         Cause.SIGNAL: "To continue: ralph resume {run}",
@@ -78,7 +81,8 @@ _NEXT_OF: dict[str, dict[Cause, str]] = {
         Cause.VERIFICATION: "Fix this, or set a story back to needs_review, then: ralph resume {run}",
         Cause.AUTO_APPROVED: "Read the notes of these stories: ralph prd status",
     },
-    Flow.WORK: {cause: "To continue its task: ralph work --task ID" for cause, hint in _NEXT.items() if hint},
+    Flow.WORK: {cause: "To continue its task: ralph work --task ID" for cause, hint in _NEXT.items() if hint}
+    | {Cause.JUDGE: f"{FIX_JUDGE}, then: ralph work --task ID"},
 }
 QUIET_SECONDS = 1.0
 """A shorter run shows no status line."""
@@ -245,6 +249,9 @@ class Console:
             else f"finished: {reason}"
         )
         self._verbose(f"{self.check_word} {words} ({seconds})")
+        if verdict.green and verdict.cause is not None:
+            self._line(self._paint("yellow", f"{name} not judged ({seconds}): {reason}"))
+            return
         if verdict.green:
             weaker = f": {reason}" if verdict.degraded or reason.startswith("no ") else ""
             self._line(self._paint("green", f"{self._passed} {name} passed ({seconds}){weaker}"))

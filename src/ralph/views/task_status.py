@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
-from ralph.core.model import Checked, Ended, Purpose, Ran, RunAgent, RunChecks
+from ralph.core import policy
+from ralph.core.model import Checked, Ended, Plan, Purpose, Ran, Resume, RunAgent, RunChecks, Verdict
 from ralph.core.task_model import Task, TaskProgress
 from ralph.scm.worktrees import branch_of
 from ralph.store.home import Home
@@ -99,25 +100,38 @@ def role_run(runs: Runs, run: Run) -> RoleRun:
 
 
 class _Attempt(Struct):
-    """An iteration and its check results."""
+    """An iteration and its check results in words, by the name of the check."""
 
     claimed: bool
     at: float
-    red: list[str] = field(default_factory=list)
-    green: list[str] = field(default_factory=list)
+    green: dict[str, str] = field(default_factory=dict)
+    red: dict[str, str] = field(default_factory=dict)
+
+    def hear(self, verdict: Verdict, plan: Plan | None) -> None:
+        """Record the verdict of a check, in place of an earlier one."""
+        is_weak = verdict.degraded and not (plan and plan.allow_degraded)
+        is_green = not verdict.required or (verdict.green and not is_weak)
+        self.red.pop(verdict.check, None)
+        words = f"{verdict.check}: {verdict.reason}" + " (degraded)" * verdict.degraded
+        (self.green if is_green else self.red)[verdict.check] = words
 
     @property
     def reason(self) -> str:
         if self.claimed or self.red:
-            return "; ".join(self.red or self.green)
+            return "; ".join((self.red or self.green).values())
         return "No completion promise found"
 
 
 def _verifications(journal: Iterable[JournalStep]) -> Iterator[Verification]:
     attempts: dict[int, _Attempt] = {}
     number = 0
+    plan: Plan | None = None
     for entry in journal:
         match entry.step:
+            case Plan() as begun:
+                plan = begun
+            case Resume() as resume if plan is not None:
+                plan = policy.rejudged(plan, resume)
             case RunAgent(purpose=Purpose.WORK) as step if isinstance(ran := entry.result, Ran):
                 if ran.ended not in (Ended.INTERRUPTED, Ended.LIMIT):
                     number = step.iteration
@@ -126,7 +140,6 @@ def _verifications(journal: Iterable[JournalStep]) -> Iterator[Verification]:
                 attempt = attempts.setdefault(number, _Attempt(claimed=True, at=checked.at))
                 attempt.at = checked.at
                 for verdict in checked.verdicts:
-                    words = f"{verdict.check}: {verdict.reason}" + " (degraded)" * verdict.degraded
-                    (attempt.green if verdict.green or not verdict.required else attempt.red).append(words)
+                    attempt.hear(verdict, plan)
     for number, each in attempts.items():
         yield Verification(number, each.claimed, each.claimed and not each.red, each.reason, each.at)

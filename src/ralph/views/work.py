@@ -145,7 +145,9 @@ def _said_iteration(line: _Line, event: IterationStarted) -> str:
 
 
 def _said_check(line: _Line, event: CheckEnded) -> str:
-    return f"{event.verdict.check}: {'passed' if event.verdict.green else 'FAILED'} ({event.verdict.reason})"
+    verdict = event.verdict
+    passed = "passed" if verdict.cause is None else "not judged"
+    return f"{verdict.check}: {passed if verdict.green else 'FAILED'} ({verdict.reason})"
 
 
 def _said_used(line: _Line, event: UsageReported) -> str:

@@ -204,6 +204,12 @@ def _verification(role: str, criteria: InForce, when: When) -> Iterator[Check]:
     )
 
 
+def is_verified_as_now(plan: Plan, task: Task, settings: Settings) -> bool:
+    """Whether a role's run verifies its work as the task and the settings now say."""
+    criteria = in_force(task, plan.role, settings.ralph)
+    return all(check in plan.checks for check in _verification(plan.role, criteria, When.CLAIMED))
+
+
 def protected(settings: Settings, assignment: Assignment) -> Protection:
     """The protected files: from the task, the settings, or by default the files its verification commands execute."""
     given = assignment.task.protect if assignment.task.protect is not None else settings.ralph.protect

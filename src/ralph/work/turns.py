@@ -26,13 +26,13 @@ from ralph.core.model import (
     Ended,
     Flow,
     Outcome,
+    Phase,
     Plan,
     PromptSource,
     Resume,
     RunVerdict,
     SandboxSpec,
     State,
-    Stop,
 )
 from ralph.core.task_model import Task, TaskProgress, TaskStatus
 from ralph.errors import RalphError
@@ -60,10 +60,11 @@ LEAST = 0.000001
 
 
 class Halt(Struct, frozen=True):
-    """Why `ralph work` stops."""
+    """Why `ralph work` stops. `cause`: why the run stopped that stops everything."""
 
     exit_code: int
     reason: str
+    cause: Cause | None = None
 
 
 class TurnResult(Struct, frozen=True):
@@ -94,7 +95,7 @@ def lost(action: Action, halt: Halt) -> TurnResult:
 
 def halted(state: State) -> Halt:
     assert state.stop is not None
-    return Halt(state.stop.outcome.exit_code, state.stop.reason)
+    return Halt(state.stop.outcome.exit_code, state.stop.reason, state.stop.cause)
 
 
 class TaskTurn:
@@ -287,7 +288,7 @@ class RoleTurn(TaskTurn):
         if loaded.has_cut_off_agent:
             name = snapshot_name(loaded.state.iteration, loaded.state.again)
             self.rewind(repo, repository, branch, run.id, name)
-        elif loaded.state.stop is not None and not _goes_on(loaded.state.stop):
+        elif loaded.state.stop is not None and not self._goes_on(loaded.state, task):
             repo.keep(repository, f"{task.id}: unfinished ({assignment.role})", self.scratch(run.id))
 
     def _run_of_turn(self, assignment: Assignment) -> Run | None:
@@ -305,16 +306,46 @@ class RoleTurn(TaskTurn):
         """Drive the run of this turn to its end.
 
         A run that was interrupted or stopped for a temporary reason is resumed. A run that finished, but whose result
-        was not recorded, is not repeated. After a fatal error a new run starts: its settings may have been wrong.
+        was not recorded, is not repeated. After a fatal error a new run starts: its settings may have been wrong. Only
+        the judge is never the old one.
         """
         run, path, context = self._run_of_turn(assignment), assignment.worktree, self.context
         loaded = load(self.runs.db, self.runs.path, run.id) if run else None
         stop = loaded.state.stop if loaded else None
-        if run is None or loaded is None or (stop is not None and not _goes_on(stop)):
+        if run is None or loaded is None or not self._goes_on(loaded.state, assignment.task):
             return self.drive(path, role_plan.plan(context.settings, assignment, context.sandbox))
         if stop is None or stop.cause.verdict not in (RunVerdict.PROVED, RunVerdict.REFUSED):
-            return self.drive(path, run, _resume(loaded.state, assignment.budget))
+            return self.drive(path, run, self._resume(loaded.state, assignment))
         return loaded.state if loaded.is_over else self.drive(path, run)
+
+    def _goes_on(self, state: State, task: Task) -> bool:
+        """Whether a run can be resumed, or only its result has to be recorded.
+
+        If only its judge failed, it can, unless the role is now verified in another way.
+        """
+        stop = state.stop
+        if stop is None:
+            return True
+        if stop.cause is Cause.CANCELLED:
+            return False
+        if stop.cause is Cause.GIT:
+            return True
+        if stop.cause in (Cause.JUDGE, Cause.AUTH) and state.phase is Phase.CHECK:
+            return role_plan.is_verified_as_now(state.plan, task, self.context.settings)
+        is_told = stop.cause.verdict is not None
+        return is_told or stop.outcome in (Outcome.INTERRUPTED, Outcome.WAITING)
+
+    def _resume(self, state: State, assignment: Assignment) -> Resume:
+        """Resume with the remaining budget and the judge of today, not those the run started with."""
+        used, left, settings = state.usage, assignment.budget, self.context.settings
+        return Resume(
+            time.time(),
+            cost_usd=used.cost_usd + left.cost_usd if left.cost_usd else 0.0,
+            tokens=used.tokens + left.tokens if left.tokens else 0,
+            seconds=state.elapsed + left.seconds if left.seconds else 0.0,
+            judge=role_plan.judge_of(settings, role_plan.agents_of(settings, assignment.role)[0]),
+            allow_degraded=settings.ralph.allow_degraded,
+        )
 
     # ---- after the run ----
 
@@ -334,25 +365,6 @@ class RoleTurn(TaskTurn):
                 tree.put_on(assignment.progress.began, f"{task.id}: all of it")
                 if is_proved and role == "tester":
                     self.tasks.keep_progress(task.id, trusted=tree.head())
-
-
-def _goes_on(stop: Stop) -> bool:
-    """Whether a stopped run can be resumed, or only its result has to be recorded."""
-    if stop.cause is Cause.CANCELLED:
-        return False
-    is_told = stop.cause.verdict is not None
-    return is_told or stop.outcome in (Outcome.INTERRUPTED, Outcome.WAITING)
-
-
-def _resume(state: State, left: BudgetLeft) -> Resume:
-    """Resume with the remaining budget of today, not the one the run started with."""
-    used = state.usage
-    return Resume(
-        time.time(),
-        cost_usd=used.cost_usd + left.cost_usd if left.cost_usd else 0.0,
-        tokens=used.tokens + left.tokens if left.tokens else 0,
-        seconds=state.elapsed + left.seconds if left.seconds else 0.0,
-    )
 
 
 def reason_of(state: State) -> str:

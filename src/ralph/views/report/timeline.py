@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ralph.core import policy
 from ralph.core.model import (
     BoardSeen,
     Check,
@@ -265,11 +266,13 @@ class RunTimeline:
             return
         now = self._iterations[-1]
         found = tuple(map(self._found, checked.verdicts))
-        self._change(used=now.used + checked.usage, checks=(*now.checks, *found))
+        again = {each.check for each in found}
+        known = (each for each in now.checks if not (each.degraded and each.check in again))
+        self._change(used=now.used + checked.usage, checks=(*known, *found))
+        kind = RemarkKind.DEGRADED if self.plan and self.plan.allow_degraded else RemarkKind.NOTE
         for verdict in checked.verdicts:
             if verdict.degraded:
-                text = f"{verdict.check}: {verdict.reason[:MAX_REASON]}"
-                self._remark(RemarkKind.DEGRADED, text, checked.at)
+                self._remark(kind, f"{verdict.check}: {verdict.reason[:MAX_REASON]}", checked.at)
         if checked.retry_at is not None:
             self._remark(RemarkKind.LIMIT, "the judge hit a usage limit", checked.at)
         self._undone(checked.undone, checked.at)
@@ -320,6 +323,7 @@ class RunTimeline:
             self._remark(RemarkKind.NOTE, did.detail, did.at)
 
     def _resumed(self, entry: JournalStep, resume: Resume) -> None:
+        self.plan = policy.rejudged(self.plan, resume) if self.plan else None
         gap = entry.started - self._end
         if self._iterations and self._end and gap > AWAY_SECONDS:
             self._add(Segment(Doing.AWAY, "not running", self._end, gap))

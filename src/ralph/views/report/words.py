@@ -44,6 +44,7 @@ _PLAIN = {
     "unstartable": "agent could not be started",
     "auth": "not logged in or no credit",
     "denied": "agent was denied every write",
+    "judge": "the judge gave no verdict",
     "wait marker": "for something external",
     "limit wait": "usage limit reached",
     "signal": "interrupted",
