@@ -93,7 +93,7 @@ def test_a_red_second_round_is_fed_back() -> None:
     assert "the checks changed a.py, so they ran again on the result" in step.feedback[-1].text
 
 
-def test_another_iteration_has_a_second_round_of_its_own() -> None:
+def test_another_iteration_gets_a_new_second_round() -> None:
     """The second round is one per iteration."""
     first = (BEFORE, WORKED, AFTER, GREEN, CHANGED, GREEN, replace(TO_COMMIT, tree="T2"), MADE)
     state = play(PLAN, *first, BEFORE, CLAIMED, AFTER, GREEN, CHANGED)
@@ -160,7 +160,7 @@ def test_without_a_message_what_is_green_is_committed(ran: Ran) -> None:
     assert "commit message of iteration 1 made from the prompt" in state.notes
 
 
-def test_a_message_may_not_take_for_ever() -> None:
+def test_a_message_has_a_time_limit() -> None:
     """The call for a message has a time limit even where iterations have none."""
     state = play(replace(PLAN, scm=SCM), *UP_TO_CHECKS, TO_COMMIT)
     assert step_of(state).limits.iteration_seconds == machine.MESSAGE_SECONDS
@@ -191,7 +191,7 @@ def test_green_checks_without_a_claim_ask_for_it() -> None:
 
 
 def test_a_run_that_never_claims_ends() -> None:
-    """If an iteration that was asked changes nothing and does not claim, the run ends with a cause of its own."""
+    """If an iteration that was asked changes nothing and does not claim, the run ends with a separate cause."""
     plan = a_plan(checks=(GUARDRAIL,), limits=Limits(iterations=9))
     stop = stop_of(play(plan, *UNCLAIMED, *UNCLAIMED))
     assert (stop.cause, stop.reason) == (Cause.NEVER_CLAIMED, "all checks green, never claimed")
@@ -207,7 +207,7 @@ def test_a_run_that_never_claims_ends() -> None:
         ((SEEN, WORKED, SEEN, GREEN), "the trees are unknown"),
         (
             (
-                Steer(at=2.0, id=1, text="go on"),
+                Steer(at=2.0, id=1, text="more"),
                 BEFORE,
                 WORKED,
                 BEFORE,
@@ -218,7 +218,7 @@ def test_a_run_that_never_claims_ends() -> None:
         ),
     ],
 )
-def test_a_run_that_may_still_move_goes_on(second: tuple[Seen, ...], why: str) -> None:
+def test_a_run_that_may_still_move_continues(second: tuple[Seen, ...], why: str) -> None:
     """Only an iteration that finished without changing anything ends the run."""
     plan = a_plan(checks=(GUARDRAIL,), limits=Limits(iterations=9))
     assert play(plan, *UNCLAIMED, *second).stop is None, why
@@ -257,7 +257,7 @@ def test_guidance_is_delivered_before_a_run_is_complete() -> None:
 
 
 def test_guidance_that_arrives_after_the_decision_is_delivered_too() -> None:
-    """A run that is complete but has not ended yet goes on."""
+    """A run that is complete but has not ended yet continues."""
     state = play(a_plan(checks=(GUARDRAIL,)), *UP_TO_CHECKS, AFTER, LATE, BEFORE)
     assert step_of(state).steer == (LATE,)
 

@@ -138,7 +138,7 @@ HOOKS = {
     "adds what it formats": (REFORMAT % "git add work", 0),
     "refuses after it has formatted": (REFORMAT % "exit 1", 0),
     "formats without adding": ("tr a-z A-Z < work > w; mv w work", 0),
-    "adds a file of its own": ("[ -e version ] || { echo 1 > version; git add version; }", 0),
+    "adds another file": ("[ -e version ] || { echo 1 > version; git add version; }", 0),
     "breaks the work": ("echo bad > work; git add work", 1),
     "changes only the index": (
         "echo bad > w; b=$(git hash-object -w w); rm w; git update-index --cacheinfo 100644,$b,work",
@@ -198,7 +198,7 @@ def test_what_was_checked_but_not_committed_is_listed(place: Project) -> None:
 
 
 def test_a_file_that_no_snapshot_can_hold_is_not_delivered(place: Project) -> None:
-    """New files over the size limit are no part of the checked tree: the agent is told, and nothing is complete."""
+    """The checked tree lacks new files over the size limit: the agent is told, and nothing is complete."""
     committing(
         place, "[ $RALPH_ITERATION = 1 ] && truncate -s 60M big.bin || rm -f big.bin; echo new > new.txt"
     )
