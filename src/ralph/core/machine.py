@@ -4,9 +4,8 @@
     apply(State, Result | Command)     the state after a result or a command
 
 A driver asks for a step, carries it out, and returns the result. Every rule about another iteration,
-waiting and stopping is in this file and in `policy`. `ARROWS` lists every legal change of phase; any
-other raises. A run becomes complete in one place only: `_settle` sets `judged` when the agent claims to
-be done and every required check is green, and only `judged` leads to a complete outcome.
+waiting and stopping is in this file, in `settling` and in `policy`. `ARROWS` lists every legal change of
+phase; any other raises.
 """
 
 from __future__ import annotations
@@ -52,7 +51,22 @@ from ralph.core.model import (
     Step,
     Stop,
     Verdict,
-    When,
+)
+from ralph.core.settling import (
+    COMPLETE_BUT_GUIDED,
+    checks_or_settle,
+    claimed_without_work,
+    complete_run,
+    finish,
+    is_green,
+    listed,
+    may_iterate,
+    noted,
+    out_of_iterations,
+    stopped,
+    unchecked,
+    wait_for_children,
+    with_undelivered,
 )
 
 WAIT_EXIT = 42
@@ -62,13 +76,6 @@ MAX_EMPTIES = 3
 
 MESSAGE_SECONDS = 300.0
 """An agent that takes longer for a commit message is stopped, and the message is made from the prompt."""
-
-MAX_GUIDANCE = 200
-
-MAX_NAMED = 10
-"""Maximum number of paths named in a note."""
-
-_COMPLETE_BUT_GUIDED = "all checks passed; the guidance below arrived after your answer"
 
 ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
     (Phase.BEFORE, "may start", Phase.WORK),
@@ -181,9 +188,9 @@ def _steered(state: State) -> State:
     """Guidance that arrives when the run is complete but has not ended is still delivered, if possible."""
     if state.stop is None or state.stop.outcome is not Outcome.COMPLETE:
         return state
-    if _may_iterate(state):
-        return replace(state, stop=None, told=(*state.told, _COMPLETE_BUT_GUIDED))
-    return replace(state, stop=replace(state.stop, notes=_undelivered(state).notes))
+    if may_iterate(state):
+        return replace(state, stop=None, told=(*state.told, COMPLETE_BUT_GUIDED))
+    return replace(state, stop=replace(state.stop, notes=with_undelivered(state).notes))
 
 
 def _reopen(state: State) -> State:
@@ -271,24 +278,18 @@ def _ask_message(state: State) -> RunAgent:
 def _restore(state: State) -> Restore:
     board = state.after.board if state.after else None
     assert board is not None
-    red = (verdict.reason for verdict in state.verdicts if not _is_green(state, verdict))
+    red = (verdict.reason for verdict in state.verdicts if not is_green(state, verdict))
     told = tuple(f"an approval although verification failed ({reason})" for reason in red)
     return Restore(board.unapproved or board.legal, told)
 
 
 def _run_checks(state: State) -> RunChecks:
-    return RunChecks(state.iteration, _unchecked(state))
+    return RunChecks(state.iteration, unchecked(state))
 
 
 def _commit(state: State) -> Commit:
     seen = state.delivery or Seen(state.now)
     return Commit(state.iteration, state.message, seen.delivery, seen.head, seen.tree)
-
-
-def _wait_for_children(state: State) -> Hold:
-    """Wait once in total: the time since DONE appeared while the agent was still running counts."""
-    waited = state.after.waited if state.after else 0.0
-    return state.hold or Hold(HoldWhy.CHILDREN, seconds=max(0.0, state.limits.children_seconds - waited))
 
 
 _STEPS: dict[Phase, Callable[[State], Step]] = {
@@ -300,7 +301,7 @@ _STEPS: dict[Phase, Callable[[State], Step]] = {
     Phase.CHANGES: _look,
     Phase.MESSAGE: _ask_message,
     Phase.COMMIT: _commit,
-    Phase.CHILDREN: _wait_for_children,
+    Phase.CHILDREN: wait_for_children,
 }
 
 _RESULT_OF: dict[type[Step], type[Result]] = {
@@ -321,19 +322,19 @@ def _before(state: State, seen: Seen) -> State:
     """Decide whether another iteration may start: first existing claims, then the limits."""
     state = replace(state, before=seen, after=None, claimed=False, judged=False, verdicts=())
     if seen.problem:
-        return _stop(state, Cause.CONFIG, seen.problem)
+        return stopped(state, Cause.CONFIG, seen.problem)
     if _claim_on_disk(state, seen):
-        return _claimed_without_work(replace(state, after=seen, claimed=True))
+        return claimed_without_work(replace(state, after=seen, claimed=True))
     if seen.wait:
-        return _stop(state, Cause.WAIT_MARKER, seen.wait)
+        return stopped(state, Cause.WAIT_MARKER, seen.wait)
     if state.iteration >= state.limits.iterations:
         if state.plan.on_limit is OnLimit.APPROVE and not state.approved:
-            return _claimed_without_work(replace(state, after=seen, claimed=True, approved=True))
-        return _out_of_iterations(state)
+            return claimed_without_work(replace(state, after=seen, claimed=True, approved=True))
+        return out_of_iterations(state)
     if cause := policy.spent(state.limits, state.usage, state.elapsed):
-        return _stop(state, cause, f"{policy.BUDGETS[cause]} budget used up")
+        return stopped(state, cause, f"{policy.BUDGETS[cause]} budget used up")
     if too_dear := policy.unaffordable(state.limits, state.usage, state.iteration):
-        return _stop(state, *too_dear)
+        return stopped(state, *too_dear)
     if until := _all_limited_until(state):
         return _hold_for_limit(state, until)
     return replace(state, phase=Phase.WORK)
@@ -351,7 +352,7 @@ def _worked(state: State, ran: Ran) -> State:
         return replace(_limited(state, ran), phase=Phase.BEFORE)
     if ran.ended in _FATAL:
         cause, reason = _FATAL[ran.ended]
-        return _stop(state, cause, ran.detail or reason)
+        return stopped(state, cause, ran.detail or reason)
     state = replace(
         state,
         phase=Phase.AFTER,
@@ -382,7 +383,7 @@ def _undone(state: State, what: tuple[str, ...]) -> State:
     """Record the changes that Ralph undid, for the next prompt and the notes of the outcome."""
     state = replace(state, told=state.told + tuple(text for text in what if text not in state.told))
     for text in what:
-        state = _note(state, f"undone: {text}")
+        state = noted(state, f"undone: {text}")
     return state
 
 
@@ -392,7 +393,7 @@ def _after(state: State, seen: Seen) -> State:
     assert ran is not None
     state = replace(state, after=seen)
     if seen.problem:
-        return _stop(state, Cause.CONFIG, seen.problem)
+        return stopped(state, Cause.CONFIG, seen.problem)
     if _is_retried_empty(state, seen):
         again = state.empties + 1
         return replace(state, phase=Phase.BEFORE, iteration=state.iteration - 1, empties=again, again=again)
@@ -401,14 +402,14 @@ def _after(state: State, seen: Seen) -> State:
     state = replace(state, ran=replace(ran, board=None))  # from here on it is `after.board`
     state = replace(state, claimed=_claim_on_disk(state, seen) or _claim_by_tag(state), empties=0)
     if not state.claimed and (reason := _wait_reason(state, seen)):
-        return _stop(state, Cause.WAIT_MARKER, reason)
+        return stopped(state, Cause.WAIT_MARKER, reason)
     if not state.claimed and ran.refusal:
-        return _stop(state, Cause.REFUSED, ran.refusal)
-    return _checks_or_settle(state)
+        return stopped(state, Cause.REFUSED, ran.refusal)
+    return checks_or_settle(state)
 
 
 def _restored(state: State, did: Did) -> State:
-    return _finish(_undone(state, _restore(state).told))
+    return finish(_undone(state, _restore(state).told))
 
 
 def _checked(state: State, checked: Checked) -> State:
@@ -417,20 +418,20 @@ def _checked(state: State, checked: Checked) -> State:
         verdicts=(*state.verdicts, *checked.verdicts),
         usage=state.usage + checked.usage,
     )
-    if checked.retry_at is not None and _unchecked(state):
+    if checked.retry_at is not None and unchecked(state):
         return _hold_for_limit(state, policy.limit_until(state, checked.retry_at))
-    return _checks_or_settle(state)
+    return checks_or_settle(state)
 
 
 def _changes(state: State, seen: Seen) -> State:
     """Deliver what was checked: check again if the files have changed since, then commit."""
     if _is_changed(state, seen) and not state.rechecked:
-        return _recheck(state, seen.tree, f"the checks changed {_names(seen.modified) or 'files'}")
+        return _recheck(state, seen.tree, f"the checks changed {listed(seen.modified) or 'files'}")
     state = _described(replace(state, delivery=seen))
     if state.plan.scm is None or not seen.changed:
-        return _finish(state)
+        return finish(state)
     if seen.lacking:
-        return _finish(_not_committed(state, f"{'; '.join(seen.lacking)}: remove it, or let git ignore it"))
+        return finish(_not_committed(state, f"{'; '.join(seen.lacking)}: remove it, or let git ignore it"))
     if message := state.message or state.plan.scm.message:
         return replace(state, phase=Phase.COMMIT, message=message)
     if _all_limited_until(state):
@@ -449,7 +450,7 @@ def _recheck(state: State, tree: str, why: str) -> State:
         verdicts=tuple(verdict for verdict in state.verdicts if not verdict.required),
         told=(*state.told, f"{why}, so they ran again on the result"),
     )
-    return replace(state, phase=Phase.CHECK if _unchecked(state) else Phase.CHANGES)
+    return replace(state, phase=Phase.CHECK if unchecked(state) else Phase.CHANGES)
 
 
 def _is_changed(state: State, seen: Seen) -> bool:
@@ -463,15 +464,10 @@ def _described(state: State) -> State:
     seen = state.delivery
     assert seen is not None
     if _is_changed(state, seen):
-        state = _note(state, f"changed by the checks each time they run: {_names(seen.modified)}")
+        state = noted(state, f"changed by the checks each time they run: {listed(seen.modified)}")
     if seen.lacking and state.plan.scm is None:
-        state = _note(state, f"not in the checked tree: {'; '.join(seen.lacking)}")
+        state = noted(state, f"not in the checked tree: {'; '.join(seen.lacking)}")
     return state
-
-
-def _names(paths: tuple[str, ...]) -> str:
-    more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
-    return ", ".join(paths[:MAX_NAMED]) + more
 
 
 def _has_message(state: State, ran: Ran) -> State:
@@ -483,7 +479,7 @@ def _has_message(state: State, ran: Ran) -> State:
         state = _limited(state, ran)
     text = claims.message(ran.text) if ran.ended is Ended.OK and not ran.claim else ""
     if not text:
-        state = _note(state, f"commit message of iteration {state.iteration} made from the prompt")
+        state = noted(state, f"commit message of iteration {state.iteration} made from the prompt")
         text = state.delivery.message if state.delivery else ""
     return replace(state, phase=Phase.COMMIT, message=text or f"Work of iteration {state.iteration}")
 
@@ -493,14 +489,14 @@ def _committed(state: State, did: Did) -> State:
     if not did.over:
         return state
     if did.detail:
-        state = _note(state, did.detail)
+        state = noted(state, did.detail)
     is_other = bool(did.tree) and not (did.refused and state.delivery and did.tree == state.delivery.tree)
     if is_other and not state.rechecked:
         return _recheck(state, did.tree, "the commit changed what the checks had seen")
     if did.refused or did.tree:
         why = did.refused or "what is on the branch is not what was checked"
-        return _finish(_not_committed(state, why))
-    return _finish(state)
+        return finish(_not_committed(state, why))
+    return finish(state)
 
 
 def _not_committed(state: State, why: str) -> State:
@@ -512,10 +508,10 @@ def _not_committed(state: State, why: str) -> State:
 
 def _children_gone(state: State, did: Did) -> State:
     if not did.over:
-        rest = max(0.0, (_wait_for_children(state).seconds or 0.0) - did.took)
+        rest = max(0.0, (wait_for_children(state).seconds or 0.0) - did.took)
         return replace(state, hold=Hold(HoldWhy.CHILDREN, seconds=rest))
     state = replace(state, hold=None)
-    return _complete(_note(state, did.detail) if did.detail else state)
+    return complete_run(noted(state, did.detail) if did.detail else state)
 
 
 _RESULTS: dict[Phase, Callable[[State, Any], State]] = {
@@ -529,235 +525,6 @@ _RESULTS: dict[Phase, Callable[[State, Any], State]] = {
     Phase.COMMIT: _committed,
     Phase.CHILDREN: _children_gone,
 }
-
-
-# ---- deciding ----
-
-
-def _checks_or_settle(state: State) -> State:
-    return replace(state, phase=Phase.CHECK) if _unchecked(state) else _settle(state)
-
-
-def _unchecked(state: State) -> tuple[str, ...]:
-    """Names of the checks that are due and have no verdict yet."""
-    board = state.after.board if state.after else None
-    to_prove = state.claimed or (board is not None and board.approves)
-    known = {verdict.check for verdict in state.verdicts}
-    due = (check for check in state.plan.checks if check.when is When.ALWAYS or to_prove)
-    return tuple(check.name for check in due if check.name not in known)
-
-
-def _settle(state: State) -> State:
-    """Judge the iteration when every verdict is in. The only place that calls a run proved."""
-    red = [verdict for verdict in state.verdicts if verdict.required and not _is_green(state, verdict)]
-    if state.claimed and _lacks_only_a_judge(state, red):
-        return _stop_for_judge(state, red)
-    green = not red
-    state = replace(state, judged=state.claimed and green)
-    board = state.after.board if state.after else None
-    if board and board.approves and not green:
-        return replace(state, phase=Phase.RESTORE)
-    if green and _is_delivered(state):
-        return replace(state, phase=Phase.CHANGES)
-    return _finish(state)
-
-
-def _is_delivered(state: State) -> bool:
-    """Whether what was checked must be compared with what the run leaves behind. A merge delivers a commit."""
-    if state.plan.claim.kind is ClaimKind.GIVEN:
-        return False
-    is_proof = state.claimed and any(verdict.required for verdict in state.verdicts)
-    return state.plan.scm is not None or (is_proof and state.after is not None and bool(state.after.tree))
-
-
-def _is_green(state: State, verdict: Verdict) -> bool:
-    return verdict.green and (state.plan.allow_degraded or not verdict.degraded)
-
-
-def _lacks_only_a_judge(state: State, red: list[Verdict]) -> bool:
-    """Whether nothing but a judge that could not work refuses the claim."""
-    is_open = bool(red) and not state.plan.allow_degraded
-    return is_open and all(verdict.degraded and verdict.cause is not None for verdict in red)
-
-
-def _stop_for_judge(state: State, red: list[Verdict]) -> State:
-    """Stop without verdicts of the judge. The phase stays, so that resume asks it about the same work."""
-    failed = _judge_failure(red[0])
-    assert failed.cause is not None
-    kept = tuple(verdict for verdict in state.verdicts if verdict not in red)
-    return replace(state, verdicts=kept, stop=Stop(failed.cause, failed.reason, state.notes))
-
-
-def _judge_failure(verdict: Verdict) -> Verdict:
-    """The verdict of the stage whose judge failed."""
-    weak = (part for part in verdict.parts if part.required and part.cause is not None)
-    return next(map(_judge_failure, weak), verdict)
-
-
-def _finish(state: State) -> State:
-    """End the iteration: complete the run, or continue with feedback."""
-    if state.judged and state.steer and _may_iterate(state):
-        return _guided(state)
-    if state.judged:
-        if state.after and state.after.children:
-            return replace(state, phase=Phase.CHILDREN, hold=_wait_for_children(state))
-        return _complete(state)
-    if state.approved:
-        return _stop(state, Cause.VERIFICATION, "iterations used up and checks still failing")
-    red = tuple(v.feedback for v in state.verdicts if not _is_green(state, v) and v.feedback)
-    if state.plan.claim.kind is ClaimKind.GIVEN:
-        return _stop(replace(state, feedback=red), Cause.VERIFICATION, _unproved(state))
-    if state.plan.claim.kind is ClaimKind.BOARD and state.claimed and state.before == state.after:
-        return _stop(state, Cause.VERIFICATION, f"all stories were already approved, but {_unproved(state)}")
-    if _lacks_only_claim(state) and state.asked and _stood_still(state):
-        return _stop(state, Cause.NEVER_CLAIMED, "all checks green, never claimed")
-    state = replace(state, feedback=red, unproved=_unproved(state), asked=_lacks_only_claim(state))
-    state = _count_failures(_count_still(state))
-    state = replace(state, phase=Phase.BEFORE, verdicts=(), claimed=False, message="")
-    if state.limits.stagnation and state.still >= state.limits.stagnation:
-        return _stop(state, Cause.STAGNATION, f"no changes in {state.still} iterations in a row")
-    restart = state.plan.restart
-    if restart and policy.is_crash_loop(restart, state.failures, state.fingerprints):
-        return _stop(state, Cause.CRASH_LOOP, f"crash loop: {state.failures} failed attempts in a row")
-    is_over = state.iteration >= state.limits.iterations
-    if restart and not is_over and not policy.spent(state.limits, state.usage, state.elapsed):
-        delay = policy.restart_delay(restart, state.failures, state.plan.run)
-        return replace(state, hold=Hold(HoldWhy.RESTART, seconds=delay))
-    return state
-
-
-def _may_iterate(state: State) -> bool:
-    """Whether another iteration can deliver guidance before the run is complete."""
-    return (
-        state.plan.claim.kind is ClaimKind.TAG
-        and not state.approved
-        and state.iteration < state.limits.iterations
-        and not policy.spent(state.limits, state.usage, state.elapsed)
-        and not policy.unaffordable(state.limits, state.usage, state.iteration)
-    )
-
-
-def _guided(state: State) -> State:
-    """One more iteration for guidance that has not been delivered."""
-    return replace(
-        state,
-        phase=Phase.BEFORE,
-        verdicts=(),
-        claimed=False,
-        judged=False,
-        message="",
-        asked=False,
-        feedback=(),
-        unproved="guidance was still to be delivered",
-        told=(*state.told, _COMPLETE_BUT_GUIDED),
-    )
-
-
-def _undelivered(state: State) -> State:
-    """Note the guidance that no iteration has seen. A supervised command gets it through its bus."""
-    if state.plan.claim.kind is ClaimKind.DONE:
-        return state
-    for steer in state.steer:
-        state = _note(state, f"guidance not delivered: {claims.neutralise(steer.text)[:MAX_GUIDANCE]}")
-    return state
-
-
-def _lacks_only_claim(state: State) -> bool:
-    """Whether every required check is green, and only the claim is missing."""
-    required = {check.name for check in state.plan.checks if check.required}
-    green = {verdict.check for verdict in state.verdicts if _is_green(state, verdict)}
-    red = any(verdict.required and not _is_green(state, verdict) for verdict in state.verdicts)
-    is_tag = state.plan.claim.kind is ClaimKind.TAG
-    return is_tag and not state.claimed and bool(required) and required <= green and not red
-
-
-def _stood_still(state: State) -> bool:
-    """Whether the agent finished this iteration without changing anything."""
-    before, after = state.before, state.after
-    trees = (before.tree if before else "", after.tree if after else "")
-    has_finished = state.ran is not None and state.ran.ended in (Ended.OK, Ended.EMPTY)
-    return has_finished and bool(trees[0]) and trees[0] == trees[1] and not state.steer
-
-
-def _unproved(state: State) -> str:
-    """Why this iteration did not complete the run."""
-    red = [f"{v.check}: {v.reason}" for v in state.verdicts if v.required and not _is_green(state, v)]
-    return "; ".join(red) or ("" if state.claimed else _why_not_claimed(state))
-
-
-def _why_not_claimed(state: State) -> str:
-    if state.ran is not None and state.ran.ended is not Ended.OK:
-        return f"the agent {state.ran.ended.words}"
-    return "the agent did not say it was done"
-
-
-def _complete(state: State) -> State:
-    state = _left_out(_undelivered(state))
-    degraded = [v.check for v in state.verdicts if v.required and v.degraded]
-    if degraded:
-        state = _note(state, f"degraded: {', '.join(degraded)}")
-    board = state.after.board if state.after else None
-    if board and board.at_cap:
-        state = _note(state, f"auto-approved at the review limit: {', '.join(board.at_cap)}")
-        return _stop(
-            state,
-            Cause.AUTO_APPROVED,
-            "all stories approved, some only because they reached the review limit",
-        )
-    if state.approved:
-        state = _note(state, "auto-approved: iterations used up")
-        return _stop(state, Cause.AUTO_APPROVED, "iterations used up, approved because all checks passed")
-    if state.plan.claim.kind is ClaimKind.DONE and not state.verdicts:
-        return _stop(state, Cause.PROVED, "DONE file found, no child processes left")
-    if state.plan.claim.kind is ClaimKind.BOARD:
-        reasons = "; ".join(verdict.reason for verdict in state.verdicts)
-        return _stop(state, Cause.PROVED, f"all stories done; {reasons}")
-    if not any(verdict.required for verdict in state.verdicts):
-        return _stop(state, Cause.UNVERIFIED, "no checks configured")
-    return _stop(state, Cause.PROVED, "all checks passed")
-
-
-def _left_out(state: State) -> State:
-    """Note what the last commit does not contain of the checked tree."""
-    seen, scm = state.delivery, state.plan.scm
-    if seen is None or scm is None:
-        return state
-    if not seen.delivery:
-        return _note(state, f"what {scm.command} recorded was not compared with the checked files")
-    if seen.left_out:
-        return _note(
-            state, f"checked but not committed, because not part of the work: {_names(seen.left_out)}"
-        )
-    return state
-
-
-def _checked_tree(state: State) -> str:
-    """The tree on which the required checks passed."""
-    if not any(verdict.required for verdict in state.verdicts):
-        return ""
-    if state.plan.claim.kind is ClaimKind.GIVEN:
-        return state.before.tree if state.before else ""
-    return state.after.tree if state.after and state.delivery and state.delivery.tree else ""
-
-
-def _stop(state: State, cause: Cause, reason: str) -> State:
-    tree = _checked_tree(state) if cause.outcome is Outcome.COMPLETE else ""
-    return replace(state, phase=Phase.BEFORE, stop=Stop(cause, reason, state.notes, tree))
-
-
-def _note(state: State, text: str) -> State:
-    return state if text in state.notes else replace(state, notes=(*state.notes, text))
-
-
-def _claimed_without_work(state: State) -> State:
-    return _checks_or_settle(replace(state, verdicts=(), feedback=()))
-
-
-def _out_of_iterations(state: State) -> State:
-    rules = state.plan.rules
-    last = f"; last result: {state.unproved}" if rules.explains_limit and state.unproved else ""
-    reason = f"{state.iteration} of {state.limits.iterations} {rules.counted} used{last}"
-    return _stop(state, Cause.ITERATIONS, reason)
 
 
 def _claim_on_disk(state: State, seen: Seen) -> bool:
@@ -844,25 +611,6 @@ def _unstartable(state: State, ran: Ran) -> State:
     """Stop at once, unless the agent has worked before: it may be updating itself."""
     since = state.unstartable_since if state.unstartable_since is not None else state.elapsed
     if not state.started or state.elapsed - since >= policy.UNSTARTABLE_PATIENCE:
-        return _stop(state, Cause.UNSTARTABLE, ran.detail or "the agent could not be started")
+        return stopped(state, Cause.UNSTARTABLE, ran.detail or "the agent could not be started")
     hold = Hold(HoldWhy.RESTART, seconds=2.0)
     return replace(state, phase=Phase.BEFORE, unstartable_since=since, hold=hold)
-
-
-def _count_failures(state: State) -> State:
-    restart, ran = state.plan.restart, state.ran
-    if restart is None or ran is None:
-        return state
-    if policy.is_healthy(restart, ran, state.before, state.after):
-        return replace(state, failures=0, fingerprints=())
-    if ran.ended is Ended.OK:
-        return state
-    last = (*state.fingerprints, ran.fingerprint)[-restart.most_same :]
-    return replace(state, failures=state.failures + 1, fingerprints=last)
-
-
-def _count_still(state: State) -> State:
-    if state.before is None or state.after is None or not state.after.tree:
-        return state
-    moved = state.before.tree != state.after.tree
-    return replace(state, still=0 if moved else state.still + 1)
