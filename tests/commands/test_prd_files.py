@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import RALPH, Project, some
+from faults.work_fault_support import trap
 from prd_support import Loop, board, make_loop, story
 from ralph.prd import archive, files
 from ralph.prd.plan import PrdInputs
@@ -19,6 +20,7 @@ from ralph.store.prd_folder import PrdFolder
 from ralph.stories import rules
 from ralph.stories.rules import AT_CAP
 from terminal_support import terminal
+from work_support import Site
 
 TODAY = time.strftime("%Y-%m-%d")
 NAMES = {"prd.md", "tasks.json", "progress.txt", "prompt.md"}
@@ -315,6 +317,15 @@ def test_an_archive_without_a_repository(project: Project) -> None:
     place = project.path / "ralph-archive" / f"{TODAY}-x"
     assert (place / "tasks.json").read_text() == "{broken"
     assert "The task list was not valid" in (place / "summary.md").read_text()
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_an_archive_without_an_answer_from_git(finished: Loop, nth: int) -> None:
+    """Whether it was committed is not known: it is an error, not a commit."""
+    trap(Site(finished.project), "'rev-parse '*HEAD", "exit 128", nth=nth)
+    done = finished.project.run("prd", "archive")
+    assert (done.code, "git rev-parse" in done.err) == (2, True)
+    assert len(archived(finished)) == 1
 
 
 def test_no_archive_while_a_loop_runs(project: Project) -> None:

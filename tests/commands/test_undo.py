@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 
 import pytest
 
 from conftest import RALPH, Project, some_rows, wait_until
+
+GIT = shutil.which("git") or "git"
 
 
 @pytest.fixture
@@ -130,6 +133,40 @@ def test_a_live_run_is_not_rewound(repository: Project) -> None:
     repository.run("cancel", run_id(repository))
     process.communicate()
     assert (result.code, "ralph cancel" in result.err) == (2, True)
+
+
+def test_files_that_git_does_not_save_are_not_replaced(worked: Project) -> None:
+    """Before anything changes, they are named with what to do; when they are moved away, the rewind works."""
+    (worked.path / ".git/info/exclude").write_text("old.txt\n")
+    (worked.path / "old.txt").write_text("mine\n")
+    run = run_id(worked)
+    refused = worked.run("rewind", run, "1", "--yes")
+    assert refused.code == 2 and "would replace them: old.txt." in refused.err
+    assert f"Move them away, then run it again: ralph rewind {run} 1" in refused.err
+    assert (worked.path / "old.txt").read_text() == "mine\n" and (worked.path / "one.txt").exists()
+    (worked.path / "old.txt").rename(worked.path.parent / "moved")
+    assert worked.run("rewind", run, "1", "--yes").code == 0
+    assert (worked.path / "old.txt").read_text() == "old\n"
+
+
+def test_a_directory_that_git_does_not_save_is_not_replaced(worked: Project) -> None:
+    """A link to it is not followed either."""
+    (worked.path / ".git/info/exclude").write_text("old.txt\n")
+    (worked.path / "old.txt").symlink_to(worked.path.parent / "far")
+    assert worked.run("rewind", run_id(worked), "1", "--yes").code == 2
+    assert (worked.path / "old.txt").is_symlink()
+
+
+def test_a_git_that_cannot_say_what_is_ignored(worked: Project) -> None:
+    """Nothing is removed then: it may be one of the files that have to stay."""
+    program = worked.path.parent / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\n[ "$1" = check-ignore ] && exit 128\nexec {GIT} "$@"\n')
+    program.chmod(0o755)
+    run = run_id(worked)
+    worked.extra_env["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+    assert worked.run("rewind", run, "1", "--yes").code == 2
+    assert (worked.path / "one.txt").exists()
 
 
 def test_an_interrupted_iteration_keeps_its_first_snapshot(repository: Project) -> None:

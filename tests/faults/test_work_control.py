@@ -93,7 +93,7 @@ def test_a_task_is_cancelled_between_two_roles(site: Site) -> None:
     site.add(task())
     trap(
         site,
-        "'rev-parse HEAD --symbolic-full-name HEAD'",
+        "'symbolic-ref -q HEAD'",
         waits(site, "go"),
         armed_by="'update-ref --no-deref refs/ralph/'*/2*",
     )

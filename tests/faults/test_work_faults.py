@@ -59,7 +59,7 @@ def assert_merged_once(site: Site, *before: str) -> None:
 
 ADD, ADD_MERGE, MERGE = "'worktree add -q -b '*", "'worktree add -q --detach '*", "'merge --no-ff '*"
 FORWARD, CLEAR = "'merge --ff-only '*", "'update-ref --stdin '*"
-STOP, SETTLE = "'update-ref --no-deref refs/ralph/'*/2*", "'rev-parse HEAD --symbolic-full-name HEAD'"
+STOP, SETTLE = "'update-ref --no-deref refs/ralph/'*/2*", "'symbolic-ref -q HEAD'"
 
 MOMENTS = {
     "before the worktree": (ADD, KILL_BEFORE, ""),

@@ -53,9 +53,7 @@ def trap(site: Site, words: str, deed: str, armed_by: str = "", nth: int = 1) ->
     """
     met, armed = site.outside / "met", site.outside / "armed"
     arm = f'case "$*" in {armed_by}) touch {armed};; esac' if armed_by else ""
-    spring = (
-        f'[ -e {armed} ] && echo "$*" >> {met} && [ $(wc -l < {met}) = {nth} ] && mkdir {site.outside}/sprung'
-    )
+    spring = f"[ -e {armed} ] && echo >> {met} && [ $(wc -l < {met}) = {nth} ] && mkdir {site.outside}/sprung"
     script(site, "bin/git", f'case "$*" in {words}) {spring} && {{ {deed}; }};; esac\n{arm}\nexec {GIT} "$@"')
     if not armed_by:
         armed.touch()

@@ -17,6 +17,7 @@ from prd_support import board, story
 from ralph.core.model import BoardSeen, Prd
 from ralph.errors import RalphError
 from ralph.loop.story_board import NOTE, StoryBoard
+from ralph.scm.git import GitError
 from ralph.store.files import opened_directory
 from ralph.store.marker import MARKER
 from ralph.store.runs import process_start
@@ -231,6 +232,19 @@ def test_unwanted_changes_are_reported(place: Place) -> None:
     assert "left branch main for no branch" in branch
     assert "tests were removed (test_0.py, " in gone and gone.count(".py") == 10 and "and 2 more" in gone
     assert "lines of tests were changed or removed (test_cut.py)" in cut
+
+
+def test_a_git_that_cannot_say_which_tests_were_removed(place: Place) -> None:
+    """That is unknown then, and the next iteration is told so."""
+
+    def fails(tree: str) -> tuple[list[str], list[str]]:
+        raise GitError("git status: killed by signal 9")
+
+    place.board = replace(place.board, lost_tests=fails)
+    before = place.begin()
+    place.write(story(notes="a"))
+    (told,) = place.board.rule(before, "tree").told
+    assert told == "whether tests were removed is unknown (git status: killed by signal 9); check it"
 
 
 def test_switching_to_the_lists_branch_is_not_reported(place: Place) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,66 +13,15 @@ from conftest import Project
 from ralph.process.client import Wakeup, Warden
 from ralph.runs.repository import scm_runner
 from ralph.scm.baseline import Baseline
-from ralph.scm.git import Git, GitOutput, Runner
-from ralph.scm.repository import Repository, find_repository
-from ralph.scm.worktrees import Tree, Worktrees, mark_ready
+from ralph.scm.git import Git, GitError
+from ralph.scm.repository import find_repository
+from ralph.scm.worktrees import Worktrees, mark_ready
 from ralph.store.files import opened_directory
+from scm.worktree_support import Place, place
+
+__all__ = ["place"]
 
 ROUNDS = 12
-
-
-class Place:
-    """The user's repository and one of Ralph's worktrees, on `ralph/T` from `main`."""
-
-    def __init__(self, project: Project, tmp_path: Path) -> None:
-        self.project = project
-        self.project.git("config", "user.name", "Ada")
-        self.project.git("config", "user.email", "ada@localhost")
-        found = find_repository(project.path)
-        assert found is not None
-        self.baseline = Baseline(Git(found, self._runner(project.path)), tmp_path / "record")
-        self.baseline.record()
-        self.trees = Worktrees(found, self._runner(project.path), self.baseline)
-        self.path = tmp_path / "trees" / "T"
-        self.began = self.trees.branch_commit("main")
-        self.repository = self.trees.add(self.path, "ralph/T", self.began)
-
-    def _runner(self, directory: Path) -> Runner:
-        def run(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> GitOutput:
-            env = self.project.env | dict(variables)
-            done = subprocess.run(argv, cwd=directory, env=env, input=stdin, capture_output=True, check=False)
-            return GitOutput(done.returncode, done.stdout, done.stderr.decode())
-
-        return run
-
-    @property
-    def tree(self) -> Tree:
-        return self.tree_of(self.repository)
-
-    def tree_of(self, repository: Repository) -> Tree:
-        return Tree(repository, self._runner(repository.top), self.baseline)
-
-    def git(self, *arguments: str) -> str:
-        """Run git in the worktree."""
-        return self.project.git("-C", str(self.path), *arguments)
-
-    def commit(self, name: str, text: str) -> str:
-        """Commit in the worktree."""
-        (self.path / name).write_text(text)
-        self.git("add", "-A")
-        self.git("commit", "-qm", name)
-        return self.git("rev-parse", "HEAD").strip()
-
-    def base_commit(self, name: str, text: str) -> str:
-        (self.project.path / name).write_text(text)
-        self.project.git("add", "-A")
-        self.project.git("commit", "-qm", f"base {name}")
-        return self.project.git("rev-parse", "HEAD").strip()
-
-
-@pytest.fixture
-def place(repository: Project, tmp_path: Path) -> Place:
-    return Place(repository, tmp_path)
 
 
 # ---- making and removing ----
@@ -118,6 +67,25 @@ def test_a_worktree_is_removed_in_any_state(place: Place, state: str) -> None:
     assert not place.path.exists() and not place.repository.git_dir.exists()
     assert place.project.git("worktree", "list", "--porcelain").count("worktree ") == 2
     assert place.trees.add(place.path, "ralph/T", "main").top == place.path
+
+
+def test_what_cannot_be_removed_is_an_error(place: Place) -> None:
+    """It names the file; git's record of the worktree stays with it."""
+    file = place.path / "deep" / "file"
+    file.parent.mkdir()
+    file.touch()
+    if not shutil.which("chattr") or subprocess.run(["chattr", "+i", str(file)], check=False).returncode:
+        pytest.skip("no file can be made immutable here")
+    try:
+        with pytest.raises(
+            GitError, match=f"{place.path} cannot be removed: .*file: Operation not permitted"
+        ):
+            place.trees.remove(place.path)
+        assert place.repository.git_dir.exists()
+    finally:
+        subprocess.run(["chattr", "-i", str(file)], check=True)
+    place.trees.remove(place.path)
+    assert not place.path.exists()
 
 
 # ---- where HEAD is ----
@@ -237,9 +205,7 @@ def test_half_a_fast_forward_is_undone(place: Place) -> None:
     (top / "mine").write_text("something else\n")
     (top / "gone").unlink()
     (top / "added").write_text("")
-    user = find_repository(top)
-    assert user is not None
-    place.tree_of(user).take_back(new)
+    place.checkout.take_back(new)
     found = {
         path.name: path.read_text() for path in top.iterdir() if path.is_file() and path.name != "README.md"
     }

@@ -67,7 +67,10 @@ def command(older_than: str, keep: str | None, as_json: bool, yes: bool) -> int:
     for candidate in found:
         _remove(home, candidate)
     for worktree in worktrees:
-        remove(home, worktree)
+        try:
+            remove(home, worktree)
+        except RalphError as error:
+            click.echo(error.text, err=True)
     click.echo("Removed.", err=True)
     return 0
 

@@ -34,6 +34,7 @@ def command(run: str, iteration: str, yes: bool) -> int:
     from ralph.process.client import Wakeup
     from ralph.runs import location, locking
     from ralph.runs.repository import opened_repository
+    from ralph.scm.overwrites import named
     from ralph.scm.rewind import Rewinder
     from ralph.views.agent import ViewOptions
 
@@ -52,6 +53,11 @@ def command(run: str, iteration: str, yes: bool) -> int:
         if not plan.changes:
             click.echo("Nothing to do: the files are already in that state.", err=True)
             return 0
+        if lost := rewinder.in_the_way(plan):
+            raise RalphError(
+                f"Nothing was changed: git does not save these files, and the rewind would replace them: {named(lost)}.",
+                f"Move them away, then run it again: ralph rewind {chosen.id} {iteration}",
+            )
         _show(plan)
         if not yes and not _agreed():
             click.echo("Nothing was changed.", err=True)

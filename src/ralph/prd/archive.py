@@ -121,7 +121,7 @@ def _is_committed(directory: Path, path: Path) -> bool:
         if found is None:
             return True
         name = os.path.relpath(path, found.top)
-        return found.git.attempt("cat-file", "-e", f"HEAD:{name}/{SUMMARY}").code == 0
+        return bool(found.git.value("rev-parse", "-q", "--verify", f"HEAD:{name}/{SUMMARY}"))
 
 
 def _bytes(path: Path) -> bytes | None:
@@ -188,14 +188,10 @@ def _commit(directory: Path, names: list[str], message: str) -> tuple[str, str]:
     with _git(directory) as found:
         if found is None:
             return "", "this is not a git repository"
-        before = found.git.attempt("rev-parse", "HEAD").out
+        before = found.git.value("rev-parse", "-q", "--verify", "HEAD")
         problem = found.committer.commit_files(names, message)
-        after = found.git.attempt("rev-parse", "HEAD").out
-        return (
-            (after.decode().strip(), "")
-            if after != before
-            else ("", problem or "these files are git-ignored")
-        )
+        after = found.git.value("rev-parse", "-q", "--verify", "HEAD")
+        return (after, "") if after != before else ("", problem or "these files are git-ignored")
 
 
 # ---- the summary ----

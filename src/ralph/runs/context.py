@@ -134,12 +134,8 @@ def _story_board(
             tell(Notice(problem))
 
     def lost_tests(tree: str) -> tuple[list[str], list[str]]:
-        """Removed and shortened test files. A failed lookup becomes a notice and does not stop the run."""
-        try:
-            removed, cut = vcs.lost(tree)
-        except RalphError as error:
-            tell(Notice(error.text))
-            return [], []
+        """Removed and shortened test files."""
+        removed, cut = vcs.lost(tree)
         return tests_among(removed), tests_among(cut)
 
     Marker(runtime.project).refuse_live()

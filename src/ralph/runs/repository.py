@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ralph.core.model import Ended
+from ralph.core.model import Ended, Exit
 from ralph.errors import RalphError
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
 from ralph.scm.git import GitOutput, Runner, without_local
@@ -77,10 +77,23 @@ def scm_runner(
         done = output_of(warden, argv, directory, environment, stdin, watch, most)
         if done.is_cut:
             return GitOutput(0, done.out, "")
-        code = done.exit.code if done.exit.code is not None else 128
-        return GitOutput(code, done.out, done.problem or done.err.decode(errors="replace"))
+        error = done.err.decode(errors="replace")
+        if done.exit.code is not None:
+            return GitOutput(done.exit.code, done.out, error)
+        is_stopped = done.exit.ended is not None or is_interrupted()
+        why = done.problem or f"{error}\n{_why(done.exit)}"
+        return GitOutput(128, done.out, why, died=True, stopped=is_stopped)
 
     return run
+
+
+def _why(exit: Exit) -> str:
+    """Why a command has no exit code."""
+    if exit.ended is not None:
+        return "interrupted" if exit.ended is Ended.INTERRUPTED else f"no result after {SCM_SECONDS:g} s"
+    if exit.error is not None:
+        return f"could not be started: {os.strerror(exit.error)}"
+    return f"killed by signal {exit.signal}" if exit.signal else "killed"
 
 
 _PLACES = ("GIT_DIR", "GIT_WORK_TREE")

@@ -7,7 +7,7 @@ through the environment, so that no configuration file is touched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -19,9 +19,13 @@ from ralph.scm.stale import is_freed
 
 
 class GitOutput(Struct, frozen=True):
+    """`died`: git has no exit code, so its output is not an answer; `stopped`: because Ralph stopped it."""
+
     code: int
     out: bytes
     err: str
+    died: bool = False
+    stopped: bool = False
 
 
 Runner = Callable[[list[str], Mapping[str, str], bytes], GitOutput]
@@ -57,6 +61,26 @@ _IDENTITY = {
 MAX_NAMED = 10
 """Maximum number of files named from an error message of git."""
 
+_READING = frozenset(
+    {
+        *(
+            "cat-file",
+            "check-ignore",
+            "config",
+            "diff",
+            "diff-files",
+            "diff-index",
+            "diff-tree",
+            "for-each-ref",
+        ),
+        *("log", "ls-files", "ls-tree", "merge-base", "rev-list", "rev-parse", "status", "symbolic-ref -q"),
+        "worktree list",
+    }
+)
+"""Commands that change nothing, so that one that died can be repeated."""
+
+MAX_REPEATS = 2
+
 UNREPLACED = {"GIT_NO_REPLACE_OBJECTS": "1"}
 """Otherwise an agent's replace ref could swap one tree for another and hide all changes."""
 
@@ -74,6 +98,7 @@ _HINTS = (
     ("is already used by worktree at", "Check out another branch there."),
     ("'refs/heads/ralph' exists", "Ralph needs branch names ralph/TASK: git branch -m ralph OTHER-NAME"),
     ("would be overwritten by merge", "Commit, stash or move these files."),
+    ("would lose untracked files", "Move these directories away."),
     ("No space left", "Free some disk space."),
 )
 
@@ -85,6 +110,10 @@ class GitError(RalphError):
     def of(cls, what: str, error: str, repository: Repository) -> GitError:
         """The error of a failed command in git's own words, with what to do next."""
         return cls(f"git {what}: {gist(error)}", hint_for(error, repository))
+
+
+class GitDied(GitError):
+    """Git was killed or could not be started: what it would have answered or done is unknown."""
 
 
 def gist(error: str) -> str:
@@ -115,17 +144,45 @@ class Git:
 
     def __call__(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> bytes:
         """Run a git command that must succeed, and return its output."""
+        return self._answered((0,), arguments, index, stdin).out
+
+    def asks(self, *arguments: str, index: Path | None = None) -> bool:
+        """The answer to a question: exit code 0 means yes, 1 means no, and anything else raises."""
+        return self._answered((0, 1), arguments, index).code == 0
+
+    def value(self, *arguments: str, index: Path | None = None) -> str:
+        """What git prints; "" if it says with exit 1 that there is no such value. Anything else raises."""
+        done = self._answered((0, 1), arguments, index)
+        return done.out.decode(errors="surrogateescape").strip() if done.code == 0 else ""
+
+    def _answered(
+        self, codes: tuple[int, ...], arguments: Sequence[str], index: Path | None, stdin: bytes = b""
+    ) -> GitOutput:
         done = self.attempt(*arguments, index=index, stdin=stdin)
-        if done.code:
-            raise GitError.of(arguments[0], done.err, self.repository)
-        return done.out
+        if done.died or done.code not in codes:
+            raise self.error(arguments[0], done)
+        return done
+
+    def error(self, what: str, done: GitOutput) -> GitError:
+        """The error of a command that failed or died."""
+        return (GitDied if done.died else GitError).of(what, done.err, self.repository)
 
     def attempt(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> GitOutput:
+        """Run a git command that may fail. One that only reads is repeated if it died, unless Ralph stopped it."""
         variables = self.variables() | ({"GIT_INDEX_FILE": str(index)} if index else {})
         done = self._run(["git", *arguments], variables, stdin)
+        for _ in range(MAX_REPEATS if _is_reading(arguments) else 0):
+            if not done.died or done.stopped:
+                break
+            done = self._run(["git", *arguments], variables, stdin)
         if done.code and is_freed(done.err, self.repository, index):
             done = self._run(["git", *arguments], variables, stdin)
         return done
+
+    def ignored(self, names: Iterable[str], *options: str) -> set[str]:
+        """Those of the files that git ignores."""
+        words = ("check-ignore", *options, "-z", "--stdin")
+        return set(paths(self._answered((0, 1), words, None, listed(names)).out))
 
     def line(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> str:
         return self(*arguments, index=index, stdin=stdin).decode(errors="surrogateescape").strip()
@@ -151,16 +208,20 @@ class Git:
 
     def disarm_filters(self) -> None:
         """Disable every configured filter. Call this before anything that reads or writes files of the tree."""
-        names = self.attempt("config", "--name-only", "-z", "--get-regexp", r"^(filter|diff|merge)\..*\.")
+        names = self.value("config", "--name-only", "-z", "--get-regexp", r"^(filter|diff|merge)\..*\.")
         self._filters = {
             name: "false" if name.endswith(".required") else ""
-            for name in names.out.decode(errors="surrogateescape").split("\0")
+            for name in names.split("\0")
             if re.fullmatch(
                 r"filter\..*\.(clean|smudge|process|required)|diff\..*\.(command|textconv)|merge\..*\.driver",
                 name,
                 re.IGNORECASE | re.DOTALL,
             )
         }
+
+
+def _is_reading(arguments: Sequence[str]) -> bool:
+    return arguments[0] in _READING or " ".join(arguments[:2]) in _READING
 
 
 _LOCAL = re.compile(

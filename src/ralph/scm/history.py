@@ -78,12 +78,12 @@ class History:
         return len(changes_between(self.git, commits[0], commits[-1], self._index))
 
     def commit(self, name: str) -> str:
-        found = self.git.attempt("rev-parse", "-q", "--verify", f"{ref_of(self._run, name)}^{{commit}}")
-        if found.code:
+        found = self.git.value("rev-parse", "-q", "--verify", f"{ref_of(self._run, name)}^{{commit}}")
+        if not found:
             known = ", ".join(self.names())
             hint = f"Snapshots: {known}." if known else "Snapshots were off, or were pruned."
             raise RalphError(f"Run {self._run} has no snapshot {name!r}.", hint)
-        return found.out.decode().strip()
+        return found
 
     def changes(self, old: str, new: str) -> list[Change]:
         return changes_between(self.git, self.commit(old), self.commit(new), self._index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -72,5 +73,7 @@ def _common(git_dir: int) -> str:
 def _link(name: str, directory: int) -> str:
     try:
         return f"{name} -> {os.readlink(name, dir_fd=directory)}"
-    except OSError:
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):  # not a link, or not there
+            raise
         return ""

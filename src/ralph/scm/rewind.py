@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ralph.scm.git import Git, Runner, listed, paths
 from ralph.scm.history import Change, History, changes_between
+from ralph.scm.overwrites import in_the_way, incoming, is_behind_link
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.snapshots import Snapshot, Snapshots
 
@@ -44,8 +45,17 @@ class Rewinder:
         """Where HEAD was then, if it has moved since."""
         message = self._git.line("log", "-1", "--format=%B", commit)
         then = next((line.split()[1] for line in message.splitlines() if line.startswith("Head:")), "")
-        now = self._git.attempt("rev-parse", "-q", "--verify", "HEAD").out.decode().strip()
+        now = self._git.value("rev-parse", "-q", "--verify", "HEAD")
         return then if then not in ("", "unborn", now) else ""
+
+    def in_the_way(self, rewind: Rewind) -> list[str]:
+        """Files that the rewind would replace and that are not in the snapshot of the current tree.
+
+        Most of them are ignored by git now and were not at that time.
+        """
+        saved = paths(self._git("ls-tree", "-r", "-z", "--name-only", "--full-tree", rewind.now.commit))
+        files = incoming(self._git, rewind.now.commit, rewind.target, self._index)
+        return in_the_way(self._top, files, set(saved))
 
     def apply(self, rewind: Rewind) -> list[str]:
         """Carry out the rewind, and return messages about what could not be restored.
@@ -74,8 +84,12 @@ class Rewinder:
         self._git("checkout-index", "-f", "-z", "--stdin", index=self._index, stdin=listed(wanted))
 
     def _not_ignored(self, names: list[str]) -> list[str]:
-        ignored = self._git.attempt("check-ignore", "-z", "--stdin", stdin=listed(names))
-        return sorted(set(names) - set(paths(ignored.out)))
+        """Those that git does not ignore. Git refuses to look behind links and, without an option, into repositories."""
+        nested = tuple(f"{path}/" for path in self._git.nested())
+        asked = {path for path in names if not is_behind_link(self._top, path)}
+        inside = {path for path in asked if path.startswith(nested)}
+        ignored = self._git.ignored(asked - inside) | self._git.ignored(inside, "--no-index")
+        return sorted(set(names) - ignored)
 
     @property
     def _top(self) -> Path:
@@ -84,7 +98,7 @@ class Rewinder:
     def _remove(self, path: str) -> list[str]:
         """Remove a file and the directories it leaves empty, never through a link."""
         target = self._top / path
-        if any(parent.is_symlink() for parent in target.parents if parent != self._top):
+        if is_behind_link(self._top, path):
             return [f"{path}: behind a symbolic link, not removed"]
         try:
             target.unlink(missing_ok=True)

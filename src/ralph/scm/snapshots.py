@@ -111,7 +111,7 @@ class Snapshots:
         """Save the tree under a name."""
         copy = self._updated(name)
         tree = self._git.line("write-tree", index=copy.index)
-        head = self._git.attempt("rev-parse", "-q", "--verify", "HEAD").out.decode().strip()
+        head = self._git.value("rev-parse", "-q", "--verify", "HEAD")
         parents = [head] if head else []
         if copy.staged:
             message = f"The index of ralph run {self._run}, {name}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,7 +13,7 @@ from ralph.runs.repository import scm_runner
 from ralph.scm.baseline import Baseline
 from ralph.scm.git import Git
 from ralph.scm.repository import find_repository, repository_at
-from ralph.scm.worktrees import Worktrees
+from ralph.scm.worktrees import Worktrees, wipe
 from ralph.store import locks
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
@@ -72,11 +71,11 @@ def _task(home: Home, project: str, name: str) -> Task | None:
 
 
 def remove(home: Home, leftover: Leftover) -> None:
-    """Remove a worktree. Its branch stays, with all its commits."""
+    """Remove a worktree, or raise. Its branch stays, with all its commits."""
     linked = repository_at(leftover.path)
     main = find_repository(linked.common.parent) if linked else None
     if main is None:
-        shutil.rmtree(leftover.path, ignore_errors=True)
+        wipe(leftover.path)
         return
     with opened_directory(str(main.top)) as directory, Warden(Wakeup()) as warden:
         runner = scm_runner(warden, directory, main.top)

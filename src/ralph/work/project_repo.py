@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,14 +19,18 @@ from ralph.process.client import Wakeup, Warden
 from ralph.runs.locking import DYING_SECONDS
 from ralph.runs.repository import scm_runner
 from ralph.scm.baseline import Baseline
-from ralph.scm.git import Git, GitError
+from ralph.scm.checkout import Checkout
+from ralph.scm.git import Git, GitDied, GitError
+from ralph.scm.overwrites import named, remove
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.rewind import Rewinder
-from ralph.scm.worktrees import Tree, Worktrees, branch_of
+from ralph.scm.tree import Tree
+from ralph.scm.worktrees import Worktrees, branch_of
 from ralph.store import locks
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.runs import process_start
+from ralph.work.project_lock import Wardens, lock_project
 
 _ADVANCING = "refs/ralph/advancing"
 """The commit the user's checkout is moving to. After a kill, a half-done move is undone."""
@@ -41,35 +44,6 @@ def _proved(task: str) -> str:
 def _trusted(task: str) -> str:
     """The ref that keeps the commit with the trusted version of protected files, if no branch contains it."""
     return f"refs/ralph/trusted/{task}"
-
-
-class Wardens:
-    """A pool of wardens for git commands between runs.
-
-    They also hold the lock of the project, so that after a kill no other Ralph starts before the last git command exits.
-    """
-
-    def __init__(self, lock: int) -> None:
-        self._lock = lock
-        self._idle: list[Warden] = []
-
-    @contextmanager
-    def lent(self, wakeup: Wakeup) -> Iterator[Warden]:
-        try:
-            warden = self._idle.pop()
-            warden.heed(wakeup)
-        except IndexError:
-            warden = Warden(wakeup, self._lock)
-        try:
-            yield warden
-        except BaseException:
-            warden.close()
-            raise
-        self._idle.append(warden)
-
-    def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
 
 
 class ProjectRepo(Struct, frozen=True):
@@ -112,7 +86,7 @@ def locked_project_repo(
     """The project, locked while the context is open. Like git, we identify worktrees by their real paths."""
     home = replace(home, path=real(home.path))
     record = home.path / "work" / home.worktree(project, "any").parent.name
-    lock = _lock(home, repository.common, record / "owner", wakeup)
+    lock = lock_project(home, repository.common, record / "owner", wakeup)
     wardens = Wardens(lock)
     try:
         shutil.rmtree(record, ignore_errors=True)
@@ -123,30 +97,6 @@ def locked_project_repo(
         wardens.close()
         shutil.rmtree(record, ignore_errors=True)
         os.close(lock)
-
-
-def _lock(home: Home, common: Path, owner: Path, wakeup: Wakeup) -> int:
-    """Lock the project. After a killed Ralph, wait for its processes to exit."""
-    deadline = time.monotonic() + DYING_SECONDS
-    while True:
-        try:
-            return locks.acquire(common, home.path, above=False)
-        except locks.Locked:
-            if _is_alive(owner) or time.monotonic() > deadline:
-                raise RalphError(
-                    "Another `ralph work` is running in this project.",
-                    "`ralph status` shows it. You can add tasks while it runs.",
-                ) from None
-            if wakeup.count:
-                raise KeyboardInterrupt from None
-
-
-def _is_alive(owner: Path) -> bool:
-    try:
-        pid, _, start = owner.read_text().partition(" ")
-    except OSError:
-        return False
-    return pid.isdigit() and process_start(int(pid)) == start
 
 
 class MergeAttempt(Struct, frozen=True):
@@ -192,17 +142,27 @@ class OpenProjectRepo(Struct, frozen=True):
         if problem := self.worktrees.identity_problem() or self.worktrees.signing_problem():
             raise RalphError(problem)
 
-    def repair(self, base: str) -> None:
-        """Clean up after a killed Ralph: unfinished merges, and a half-done fast-forward of the user's checkout."""
-        for path in self.repo.merge_worktree("any").parent.glob("*"):
+    def repair(self, base: str) -> list[str]:
+        """Clean up after a killed Ralph: unfinished merges, and a half-done fast-forward of the user's checkout.
+
+        Returns what could not be removed.
+        """
+        left = list(self.repo.merge_worktree("any").parent.glob("*"))
+        for path in left:
             os.close(locks.acquire(path, self.repo.home.path, DYING_SECONDS, above=False))
-            self.worktrees.remove(path)
+        problems = self.remove(*left)
+        self._take_back(base)
+        return problems
+
+    def _take_back(self, base: str) -> None:
         commit, checkout = self.worktrees.commit(_ADVANCING), self.worktrees.checkout_of(base)
         if not commit:
             return
         repository = repository_at(checkout) if checkout else None
+        if checkout and os.path.lexists(checkout) and not repository:
+            raise GitError(f"{checkout} cannot be read, and a merge into it was cut off.", "Run it again.")
         if repository and not self.worktrees.is_ancestor(commit, f"refs/heads/{base}"):
-            with self.tree(repository) as tree:
+            with self.checkout(repository) as tree:
                 tree.take_back(commit)
         self.worktrees.git("update-ref", "-d", _ADVANCING)
 
@@ -223,13 +183,24 @@ class OpenProjectRepo(Struct, frozen=True):
             runner = scm_runner(self.warden, directory, repository.top)
             yield Tree(repository, runner, self.baseline)
 
-    def keep(self, repository: Repository, message: str, scratch: Path) -> None:
-        """Commit a run's uncommitted changes to its branch. `scratch` holds the state at the start of the run."""
+    @contextmanager
+    def checkout(self, repository: Repository) -> Iterator[Checkout]:
+        with opened_directory(str(repository.top)) as directory:
+            runner = scm_runner(self.warden, directory, repository.top)
+            yield Checkout(repository, runner, self.baseline)
+
+    def keep(self, repository: Repository, message: str, scratch: Path) -> bool:
+        """Commit a run's uncommitted changes to its branch, and return whether there were any.
+
+        `scratch` holds the state at the start of the run.
+        """
         with opened_directory(str(repository.top)) as directory:
             runner = scm_runner(self.warden, directory, repository.top)
             found, tree = Baseline(Git(repository, runner), scratch), Tree(repository, runner, self.baseline)
-            if found.has_changes() or tree.is_merging():
-                tree.keep(message, found.left_out())
+            if not found.has_changes() and not tree.is_merging():
+                return False
+            tree.keep(message, found.left_out())
+            return True
 
     def put_back(
         self, repository: Repository, branch: str, run: str, snapshot: str, scratch: Path
@@ -242,25 +213,23 @@ class OpenProjectRepo(Struct, frozen=True):
             runner = scm_runner(self.warden, directory, repository.top)
             rewinder = Rewinder(repository, runner, run, scratch)
             known = [name for name in rewinder.history.names() if name[0].isdigit()]
-            if snapshot not in known and (snapshot or not known):
+            if not known:
                 return []
+            if snapshot and snapshot not in known:
+                return [f"Run {run} has no snapshot {snapshot}: {repository.top} was not restored to it."]
             rewind = rewinder.prepare(snapshot or known[-1])
             Tree(repository, runner, self.baseline).attach(branch, rewind.moved_head)
+            remove(repository.top, rewinder.in_the_way(rewind))
             return rewinder.apply(rewind)
 
     def bring_in(self, repository: Repository, task: str, commit: str, trusted: str, scratch: Path) -> str:
         """Merge a commit of the base into a task's branch, with any conflicts; returns the new trusted commit.
 
-        Files that were untracked at the start, according to `scratch`, are replaced by files of that commit.
+        Without changes since the start, according to `scratch`, untracked files are replaced by files of that commit.
         """
         with self.tree(repository) as tree:
             if not tree.has(commit):
-                found = Baseline(tree.git, scratch)
-                is_clean = not found.has_changes()
-                for path in set(found.left_out()).intersection(
-                    self.worktrees.files(commit) if is_clean else ()
-                ):
-                    (repository.top / path).unlink(missing_ok=True)
+                is_clean = not Baseline(Git(repository, tree.runner), scratch).has_changes()
                 tree.bring_in(commit, f"Merge {commit[:10]} into {task}", is_clean=is_clean)
             if commit == trusted or self.worktrees.is_ancestor(commit, trusted):
                 return trusted
@@ -283,7 +252,7 @@ class OpenProjectRepo(Struct, frozen=True):
             command = f"git branch {base} {progress.began}"
             reason = f"The branch {base} no longer exists. Restore it with `{command}`, then run `ralph work` again."
             return MergeAttempt(verdict=MergeVerdict.HELD, reason=reason)
-        if progress.merged and trees.is_ancestor(progress.merged, old):
+        if progress.merged and trees.commit(progress.merged) and trees.is_ancestor(progress.merged, old):
             return MergeAttempt(progress.merged, old, MergeVerdict.OK)
         if not tip or trees.is_ancestor(tip, progress.began):
             return MergeAttempt(verdict=MergeVerdict.HELD, reason=f"The branch {branch} has no new commits.")
@@ -296,6 +265,8 @@ class OpenProjectRepo(Struct, frozen=True):
         with self.tree(trees.add_detached(path, old)) as tree:
             try:
                 conflicts = tree.merge(tip, message)
+            except GitDied:
+                raise
             except GitError as error:
                 return MergeAttempt(verdict=MergeVerdict.HELD, reason=error.text)
             if conflicts:
@@ -314,6 +285,8 @@ class OpenProjectRepo(Struct, frozen=True):
             try:
                 trees.git("update-ref", f"refs/heads/{base}", merge.commit, merge.old)
             except GitError as error:
+                if trees.branch_commit(base) == merge.old:
+                    raise
                 return MergeAttempt(verdict=MergeVerdict.LOST, reason=error.message)
             return replace(merge, verdict=MergeVerdict.OK)
         repository = repository_at(checkout)
@@ -337,11 +310,22 @@ class OpenProjectRepo(Struct, frozen=True):
         """Fast-forward the checkout of the base; returns the problem, or "" on success."""
         if self.worktrees.branch_commit(base) != merge.old:
             return f"{base} has moved"
-        self.worktrees.git("update-ref", _ADVANCING, merge.commit)
-        with self.tree(repository) as tree:
+        with self.checkout(repository) as tree:
+            if lost := tree.in_the_way(merge.commit):
+                return (
+                    f"The merge would replace files in {repository.top} that git does not track: {named(lost)}."
+                    " Move them away."
+                )
+            self.worktrees.git("update-ref", _ADVANCING, merge.commit)
             problem = tree.advance(merge.commit)
-        self.worktrees.git.attempt("update-ref", "-d", _ADVANCING)
+        self.worktrees.git("update-ref", "-d", _ADVANCING)
         return problem
+
+    def restore(self, task: str, commit: str) -> tuple[list[str], list[str]]:
+        """Restore the tracked files of a merge worktree; returns which had changed, and which still differ."""
+        with self.tree(self.worktrees.at(self.repo.merge_worktree(task))) as tree:
+            changed = tree.restore(commit)
+            return changed, tree.differences(commit) if changed else []
 
     def _held(self, task: str, branch: str, base: str, merge: MergeAttempt, why: str) -> MergeAttempt:
         """Keep the proved commit for the user, on the task's branch or under a separate ref."""
@@ -355,15 +339,26 @@ class OpenProjectRepo(Struct, frozen=True):
             reason=f"{why} After that, run `{command}` on {base}, or `ralph work` again.",
         )
 
-    def clear(self, task: str, attempts: int) -> None:
-        """Remove the worktrees and branches of a task that is done."""
-        trees = self.worktrees
-        trees.remove(self.repo.merge_worktree(task))
+    def clear(self, task: str, attempts: int) -> list[str]:
+        """Remove the worktrees and branches of a task that is done; returns what could not be removed."""
         numbers = range(1, attempts + 1)
-        for attempt in numbers:
-            trees.remove(self.repo.worktree(task, attempt))
+        worktrees = [self.repo.worktree(task, attempt) for attempt in numbers]
+        problems = self.remove(self.repo.merge_worktree(task), *worktrees)
         branches = (f"refs/heads/{branch_of(task, attempt)}" for attempt in numbers)
-        trees.delete_refs(*branches, _proved(task), _trusted(task))
+        self.worktrees.delete_refs(*branches, _proved(task), _trusted(task))
+        return problems
+
+    def remove(self, *worktrees: Path) -> list[str]:
+        """Remove worktrees; returns why any could not be removed. Files of another user may be in them."""
+        problems = []
+        for path in worktrees:
+            try:
+                self.worktrees.remove(path)
+            except GitDied:
+                raise
+            except GitError as error:
+                problems.append(error.text)
+        return problems
 
 
 def _conflict(base: str, paths: list[str]) -> str:

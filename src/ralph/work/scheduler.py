@@ -30,7 +30,7 @@ from ralph.core.board import (
     StartRun,
     StopRun,
 )
-from ralph.core.events import AgentEnded, Event, UsageReported
+from ralph.core.events import AgentEnded, Event, Notice, UsageReported
 from ralph.core.model import NO_SANDBOX, Cancel, Limits, Outcome, RunVerdict, SandboxSpec, Usage
 from ralph.errors import RalphError
 from ralph.process.client import Wakeup
@@ -112,7 +112,8 @@ class Work:
                 self._base = repo.base_branch()
                 self._jobs.check_base(self._base)
                 repo.check_commits()
-                repo.repair(self._base)
+                for problem in repo.repair(self._base):
+                    self._watch("", Notice(problem))
             self._board = self._opened_board(choice)
             self._jobs.keep_all(self._board.jobs)
             self._loop(choice)
