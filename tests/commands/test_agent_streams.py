@@ -292,7 +292,7 @@ def test_a_commit_message_is_the_final_message(repository: Project) -> None:
     )
     ended = project.run("run", "-p", "x", "--json")
     assert ended.code == 1, ended.err
-    assert project.git("log", "--format=%s").split("\n")[:2] == ["Add a file", "First"]
+    assert project.git("log", "--format=%s").split("\n")[:2] == ["Add a file", "x"]
     assert ended.lines()[-1]["usage"]["cost_usd"] == 2.5
 
 

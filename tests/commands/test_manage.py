@@ -175,6 +175,7 @@ def test_status_as_json(project: Project) -> None:
         "parent",
         "task",
         "role",
+        "tree",
     ]
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run["id"])
     fixed = {

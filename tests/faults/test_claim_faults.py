@@ -391,7 +391,7 @@ def test_ten_megabytes_of_output_are_cut(project: Project) -> None:
     set_up(project, "stdin", "cat", guardrails=[{"command": "cat evil; exit 1"}], outputTruncateChars=1000)
     assert project.run("run", "-p", "Fix it.", "-m", "2").code == 1
     second = (project.path / ".ralph/prompt_002.txt").read_text()
-    shown = second.partition("Output (truncated):\n")[2].partition("\n\nWhen everything")[0]
+    shown = second.partition("Output (truncated):\n")[2].partition("\n\nRalph about")[0]
     safe = f"{TAG}漢".replace("<", "&lt;").replace(">", "&gt;") * 400_000
     head, omitted, tail = re.split(r"\n\[\.\.\. ([\d,]+) characters omitted \.\.\.\]\n", shown)
     assert safe.startswith(head) and safe.endswith(tail) and 900 < len(shown) <= 1000
@@ -412,7 +412,7 @@ def test_a_tag_at_the_cut_is_harmless(project: Project) -> None:
     assert (result.code, any(claims(result))) == (1, False)
     for place in range(len(TAG) + 1):
         sent = (project.path / f".ralph/prompt_{place + 2:03d}.txt").read_text()
-        shown = sent.partition("Output (truncated):\n")[2].partition("\n\nWhen everything")[0]
+        shown = sent.partition("Output (truncated):\n")[2].partition("\n\nRalph about")[0]
         assert len(shown) == limit and shown.endswith("&lt;/response&gt;")
         assert "<response>" not in shown and "</response>" not in shown
 

@@ -25,7 +25,9 @@ sys.exit(main(sys.argv[1:]))
 
 def test_r4_a_clock_that_runs_backwards(project: Project, tmp_path: Path) -> None:
     """A clock that falls with every reading changes neither the order of rows nor durations."""
-    project.agent(f"[ $RALPH_ITERATION = 3 ] && {DONE}; true", guardrails=[{"command": "true"}])
+    project.agent(
+        f"touch $RALPH_ITERATION; [ $RALPH_ITERATION = 3 ] && {DONE}; true", guardrails=[{"command": "true"}]
+    )
     words = [sys.executable, "-c", BACKWARDS, "run", "-p", "x", "--max-duration-seconds", "600"]
     result = Watched(project, words, tmp_path / "log").result()
     assert result.code == 0, result.err

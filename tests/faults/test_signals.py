@@ -76,7 +76,7 @@ def arrange(project: Project, phase: str) -> Traces:
     hook.chmod(0o755)
     scm = {"scm": {"command": "git", "tasks": ["commit"]}} if phase in ("message", "commit") else {}
     project.agent(
-        f'case "$1" in *"commit message"*) {steps["message"]}; echo Write a file; exit;; esac\n'
+        f'case "$1" in *"commit message"*) cd {project.path}; {steps["message"]}; echo Write a file; exit;; esac\n'
         f"echo new > work; [ -e again ] && {DONE} && exit\n{steps['agent']}",
         guardrails=[{"command": project.script("check.sh", steps["guardrail"])}],
         **scm,

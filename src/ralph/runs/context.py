@@ -23,7 +23,7 @@ from ralph.process.client import Wakeup, Warden
 from ralph.redact import Secrets, secret_values, secrets_of
 from ralph.runs import agent_hooks
 from ralph.runs.parts import load_parts
-from ralph.runs.repository import pinned_runner, scm_runner
+from ralph.runs.repository import is_pinned, pinned_runner, scm_runner
 from ralph.scm.repository import Repository, find_repository
 from ralph.scm.version_control import VersionControl
 from ralph.store.files import opened_directory
@@ -108,6 +108,10 @@ def _version_control(
         runner = scm_runner(warden, directory, top, inbox.is_interrupted)
         if repository is not None:
             runner = pinned_runner(runner, repository, directory, state / "scm")
+        elif is_pinned(state / "scm"):
+            raise RalphError(
+                f"{top} was in a git repository when the run started.", "Restore its .git first."
+            )
         yield VersionControl(plan, repository, runner, state)
 
 

@@ -113,6 +113,11 @@ def pinned_runner(runner: Runner, repository: Repository, directory: int, scratc
     return pinned(runner, repository, directory, known, hint)
 
 
+def is_pinned(scratch: Path) -> bool:
+    """Whether the run started in a git repository."""
+    return _pin(scratch).exists()
+
+
 def forget_pin(scratch: Path) -> None:
     """Accept the current git directory after the worktree of a run was created again."""
     _pin(scratch).unlink(missing_ok=True)
