@@ -197,6 +197,22 @@ def test_what_was_checked_but_not_committed_is_listed(place: Project) -> None:
     assert note.partition("work: ")[2].split(", ") == [".env", ".ralph/settings.json", "agent.sh", "lib/file"]
 
 
+def test_ignored_files_of_the_user_are_not_committed(place: Project) -> None:
+    """An agent that edits `.gitignore` does not make Ralph commit the user's keys, however large; its own files are work."""
+    (place.path / ".gitignore").write_text(".env\nkeys/\n*.bin\n.ralph/\n")
+    place.git("add", ".gitignore")
+    place.git("commit", "-qm", "Ignore")
+    (place.path / ".env").write_text("TOKEN=1\n")
+    (place.path / "keys").mkdir()
+    (place.path / "keys/a\nb.pem").write_text("key\n")
+    with (place.path / "data.bin").open("wb") as file:
+        file.truncate(60 << 20)
+    committing(place, "rm .gitignore; echo new > keys/new; echo new > new.txt")
+    result = place.run("run", "-p", "x")
+    assert (result.code, files_of(place)) == (0, [".gitignore", "keys/new", "new.txt"])
+    assert "not part of the work: .env, .ralph/" in result.out
+
+
 def test_a_file_that_no_snapshot_can_hold_is_not_delivered(place: Project) -> None:
     """The checked tree lacks new files over the size limit: the agent is told, and nothing is complete."""
     committing(

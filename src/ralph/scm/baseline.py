@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 
@@ -48,12 +49,14 @@ _PLACES = re.compile(
 class BaselineRecord(msgspec.Struct, frozen=True):
     """`config` holds the values of each relevant key, `untracked` a fingerprint of each file, `tree` the work tree.
 
-    `tree` is "" in records of older versions.
+    `ignored` lists ignored files and directories; a directory ends with a slash. `tree` is "" and `ignored` empty in
+    records of older versions.
     """
 
     config: dict[str, list[str]]
     untracked: dict[str, str]
     tree: str = ""
+    ignored: list[str] = []
 
 
 _decode = msgspec.json.Decoder(BaselineRecord).decode
@@ -81,9 +84,11 @@ class Baseline:
         self._git.disarm_filters()
         config = self.config()
         _copy_hooks(self._hooks_path(config), self._kept_hooks)
-        prints = self.fingerprints(self.untracked())
+        entries = paths(self._git("status", *CHANGES, "--ignored=matching"))
+        prints = self.fingerprints(entry[3:] for entry in entries if entry.startswith("??"))
         untracked = {_to_json(name): value for name, value in prints.items()}
-        start = BaselineRecord(config, untracked, tree() if tree is not None else "")
+        ignored = [_to_json(entry[3:]) for entry in entries if entry.startswith("!!")]
+        start = BaselineRecord(config, untracked, tree() if tree is not None else "", ignored)
         temporary = self._file.with_suffix(".tmp")
         temporary.write_bytes(msgspec.json.encode(start))
         temporary.rename(self._file)
@@ -98,7 +103,7 @@ class Baseline:
             hint = "Start a new run."
             raise RalphError(f"{self._file}: the start of the run cannot be read: {error}", hint) from None
         untracked = {_from_json(name): value for name, value in start.untracked.items()}
-        return BaselineRecord(start.config, untracked, start.tree)
+        return BaselineRecord(start.config, untracked, start.tree, [*map(_from_json, start.ignored)])
 
     def config(self) -> dict[str, list[str]]:
         """The keys that can start a program or redirect a push, with their current values."""
@@ -127,13 +132,32 @@ class Baseline:
         now = self.untracked()
         markers = [name for name in now if os.path.basename(name) == MARKER]
         nested = [name.rstrip("/") for name in now if name.endswith("/")]
-        return [*self.unchanged(now), *markers, *caches(self._git, now), *nested]
+        return [*self.unchanged(now), *self.unignored(now), *markers, *caches(self._git, now), *nested]
 
     def unchanged(self, names: Iterable[str]) -> list[str]:
         """Those that were untracked at the start and have the same content now."""
         start = self.load().untracked
         prints = self.fingerprints(name for name in names if name in start)
         return [name for name, value in prints.items() if value and value == start[name]]
+
+    def unignored(self, names: Iterable[str]) -> list[str]:
+        """Those that git ignored at the start, unchanged since.
+
+        An agent that edits `.gitignore` must not make Ralph commit the user's keys.
+        """
+        old = self._ignored(names)
+        since = self._file.stat().st_mtime_ns if old else 0
+        return [name for name in old if _changed_at(self._git.repository.top / name) < since]
+
+    def known(self, names: Iterable[str]) -> set[str]:
+        """Those that were untracked or ignored at the start, changed or not."""
+        found = list(names)
+        return {*self._ignored(found), *(name for name in found if name in self.load().untracked)}
+
+    def _ignored(self, names: Iterable[str]) -> list[str]:
+        """Those that git ignored at the start."""
+        ignored = set(self.load().ignored)
+        return [name for name in names if ignored and not ignored.isdisjoint((name, *_directories(name)))]
 
     def has_changes(self) -> bool:
         """Whether there is anything to commit that is not left out."""
@@ -183,6 +207,19 @@ def fingerprint(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
+
+
+def _directories(name: str) -> Iterator[str]:
+    """The directories of a path, each with a slash at its end."""
+    return (f"{directory}/" for directory in accumulate(name.split("/")[:-1], "{}/{}".format))
+
+
+def _changed_at(path: Path) -> int:
+    """When a file, or its place, changed for the last time, by the clock of its disk; now if it is gone."""
+    try:
+        return path.lstat().st_ctime_ns
+    except OSError:
+        return sys.maxsize
 
 
 def _to_json(name: str) -> str:

@@ -1,8 +1,8 @@
 """What a commit of a checked tree contains: the tree without everything that is not the agent's work.
 
-Left out are files that were untracked at the start and are unchanged, runtime files of Ralph, and the files of nested
-repositories, of which git records only the commit. Everything is computed from the checked tree, never from the
-working tree, which may have changed since.
+Left out are files that were untracked or ignored at the start and are unchanged, runtime files of Ralph, and the files
+of nested repositories, of which git records only the commit. Everything is computed from the checked tree, never from
+the working tree, which may have changed since; only an ignored file is known to be unchanged by its time there.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Deliverer:
     # ---- what is left out ----
 
     def _not_work(self, checked: str, changes: Iterable[Change]) -> list[str]:
-        """New files that were there at the start, unchanged, and markers of Ralph."""
+        """New files that were there at the start, untracked or ignored, and are unchanged, and markers of Ralph."""
         start = self._baseline.load()
         added = [change.path for change in changes if change.kind == "A"]
         old = [path for path in added if path in start.untracked]
@@ -82,6 +82,7 @@ class Deliverer:
             unchanged = {path for path in old if path not in since}
         else:  # recorded by an older version
             unchanged = set(self._baseline.unchanged(old))
+        unchanged.update(self._baseline.unignored(added))
         return [path for path in added if path in unchanged or os.path.basename(path) == MARKER]
 
     def _nested_files(self, checked: str, nested: Sequence[str]) -> list[str]:

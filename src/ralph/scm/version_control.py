@@ -132,7 +132,8 @@ class VersionControl:
 
     def lacking(self, work_tree: WorkTree) -> tuple[str, ...]:
         """What a work tree lacks of the agent's work: `big.bin is larger than 50 MB`."""
-        known = self._baseline.load().untracked if self._baseline is not None else {}
+        names = [each.path for each in work_tree.left_out]
+        known = self._baseline.known(names) if self._baseline is not None and names else set[str]()
         return tuple(f"{each.path} {each.why}" for each in work_tree.left_out if each.path not in known)
 
     def delivery(self, checked: str, nested: Sequence[str]) -> Delivery | None:
