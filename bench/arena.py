@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.agents import play, project
+from bench.agents import failing_git, play, project
 from bench.agents.model import Agent, Shape
 from bench.harness import keeper
 from bench.harness.base import Finished, Harness, Job, Launch, environment
@@ -49,6 +49,8 @@ class Trial:
     complete: bool
     done: bool
     """The oracle's verdict."""
+    harmed: bool = False
+    """A file of the user was lost, changed or committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int
             starts(where.private),
             complete=not seen.hung and harness.is_complete(seen.finished),
             done=project.is_done(where.project),
+            harmed=project.is_harmed(where.project),
         )
 
 
@@ -160,6 +163,8 @@ def prepare(where: Place, harness: Harness, agent: Agent, shape: Shape, limit: i
 def install_agent(where: Place, agent: Agent, shape: Shape, harness: Harness) -> None:
     script = where.private / "script.json"
     script.write_text(agent.script(shape, harness.tag, str(where.private)))
+    if agent.breaks_git:
+        failing_git.install(where.programs, where.private)
     for name in PROGRAMS[shape]:
         install(where, name, play.__file__, str(script), name)
 

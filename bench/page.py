@@ -56,6 +56,7 @@ TRUTH = {
     "false": "reported complete, but the committed work is not done",
     "missed": "the work was done and claimed, but not accepted within one more iteration",
     "unfinished": "the agent would have finished within the iteration limit, but was stopped earlier",
+    "harmed": "a file of the user that git ignores was lost, changed or committed",
 }
 SURVIVAL = {
     "lost": "finished work is gone, or acknowledged iterations were repeated",
@@ -172,7 +173,12 @@ def _cell_of(kept: Kept | None, name: str, kind: str) -> str:
 
 
 def goals() -> Iterator[Sequence[str]]:
-    yield from _counted("truth", {"false completions": "false", "missed completions": "missed"})
+    names = {
+        "false completions": "false",
+        "missed completions": "missed",
+        "runs with a harmed file": "harmed",
+    }
+    yield from _counted("truth", names)
     names = {"runs with lost work": "lost", "runs with orphans": "orphans", "hangs": "hung"}
     more = {"unfinished runs": "unfinished", "runs with two agents at once": "together"}
     yield from _counted("survival", names | more)
@@ -250,15 +256,24 @@ def truth_section(kept: Kept) -> Iterator[str]:
     yield from _figure("benchmarks-truth.svg", "False and missed completions", kept)
     yield f"By family, {' / '.join(TRUTH)}:"
     yield _by(kept, "family", tuple(TRUTH))
-    yield "Totals, with wasted starts of the agent (after the last useful one) and their scripted cost:"
+    yield (
+        "Totals, with starts of the agent, the calls for a commit message among them, wasted starts (after the last useful "
+        "one), and the scripted cost of both:"
+    )
     lines = []
     for name in harnesses(kept):
         rows = [row for row in measured(kept) if row["harness"] == name]
-        totals = [str(sum(row[kind] for row in rows)) for kind in (*TRUTH, "wasted")]
-        cost = f"${sum(row['cost_wasted'] for row in rows):.2f}"
-        ends = [str(sum(row[kind] for row in rows)) for kind in ("orphans", "hung")]
-        lines.append((_named(kept, name), str(len(rows)), *totals, cost, *ends))
-    yield markdown(("harness", "runs", *TRUTH, "wasted", "cost wasted", "orphans", "hung"), lines)
+        totals = [str(_total(rows, kind)) for kind in (*TRUTH, "starts", "messages")]
+        costs = [f"${sum(row[kind] for row in rows):.2f}" for kind in ("cost", "cost_wasted")]
+        ends = [str(_total(rows, kind)) for kind in ("orphans", "hung")]
+        wasted = str(_total(rows, "wasted"))
+        lines.append((_named(kept, name), str(len(rows)), *totals, costs[0], wasted, costs[1], *ends))
+    starts = ("starts", "messages", "cost", "wasted", "cost wasted")
+    yield markdown(("harness", "runs", *TRUTH, *starts, "orphans", "hung"), lines)
+    yield (
+        "Where an agent leaves its work uncommitted, as the task forbids, a harness that neither commits nor checks it is "
+        "wrong when it reports completion, whatever the family."
+    )
     yield (
         "`ralph` runs its guardrail in a clean copy and protects the tests with a second one; `ralph-bare` has only the "
         "first, in the tree. Waste alone does not rank a harness: one that accepts a false claim stops early, and one that "

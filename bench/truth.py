@@ -3,7 +3,9 @@
 - false: reported complete, but the committed work is not done;
 - missed: the work was done and claimed, but not accepted within one more iteration;
 - unfinished: the agent would have finished within the iteration limit, but was stopped before;
-- wasted: starts of the agent after the last useful one, and their scripted cost.
+- harmed: a file of the user that git ignores is gone, changed or committed;
+- starts: of the agent, with calls for a commit message, and their scripted cost;
+- wasted: starts after the last useful one, with messages beyond one per useful invocation, and their scripted cost.
 """
 
 from __future__ import annotations
@@ -42,7 +44,10 @@ class Row:
     false: bool
     missed: bool
     unfinished: bool
+    harmed: bool
     starts: int
+    messages: int
+    cost: float
     wasted: int
     cost_wasted: float
     orphans: int
@@ -53,7 +58,7 @@ class Row:
     @property
     def is_bad(self) -> bool:
         """Whether the run has a failure that ours must never have."""
-        return self.false or self.missed or self.hung or self.orphans > 0
+        return self.false or self.missed or self.harmed or self.hung or self.orphans > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,8 @@ class Report:
 
 def judge(harness: Harness, agent: Agent, shape: Shape, trial: Trial) -> Row:
     """Turn a trial into a row."""
-    work, refused = trial.starts["work"], trial.starts["refused"]
-    claimed_at = agent.first_true_claim
+    work, refused, messages = (trial.starts[kind] for kind in ("work", "refused", "message"))
+    claimed_at, useful = agent.first_true_claim, agent.useful_invocations
     was_claimed = claimed_at is not None and work >= claimed_at
     late = was_claimed and claimed_at is not None and work > claimed_at + 1
     false = trial.complete and not trial.done
@@ -80,9 +85,12 @@ def judge(harness: Harness, agent: Agent, shape: Shape, trial: Trial) -> Row:
         false=false,
         missed=was_claimed and not false and (late or not trial.complete),
         unfinished=claimed_at is not None and not was_claimed and not trial.complete,
-        starts=work + refused,
-        wasted=max(0, work - agent.useful_invocations) + max(0, refused - 1),
-        cost_wasted=round(agent.cost(work), 4),
+        harmed=trial.harmed,
+        starts=work + refused + messages,
+        messages=messages,
+        cost=round(agent.cost(work, messages), 4),
+        wasted=max(0, work - useful) + max(0, messages - useful) + max(0, refused - 1),
+        cost_wasted=round(agent.cost(work, messages, useful), 4),
         orphans=len(trial.orphans),
         hung=trial.hung,
         seconds=round(trial.seconds, 3),
@@ -136,7 +144,18 @@ class Wardens:
 
 def summary(report: Report) -> str:
     """Return one line per harness."""
-    head = ("harness", "runs", *KINDS, "wasted", "cost wasted", "orphans", "hangs")
+    head = (
+        "harness",
+        "runs",
+        *KINDS,
+        "harmed",
+        "starts",
+        "cost",
+        "wasted",
+        "cost wasted",
+        "orphans",
+        "hangs",
+    )
     lines: list[Sequence[str]] = [head]
     for name, version in report.versions.items():
         rows = [row for row in report.rows if row.harness == name]
@@ -144,7 +163,9 @@ def summary(report: Report) -> str:
             (
                 f"{name} {version}" if name != version else name,
                 str(len(rows)),
-                *counts(rows, KINDS),
+                *counts(rows, (*KINDS, "harmed")),
+                str(sum(row.starts for row in rows)),
+                f"${sum(row.cost for row in rows):.2f}",
                 str(sum(row.wasted for row in rows)),
                 f"${sum(row.cost_wasted for row in rows):.2f}",
                 str(sum(row.orphans for row in rows)),
@@ -162,7 +183,7 @@ def by_family(report: Report) -> str:
 def show(row: Row) -> None:
     """Print failures of ours immediately."""
     if row.is_bad and HARNESSES[row.harness].is_ours:
-        words = [word for word in ("false", "missed", "hung") if getattr(row, word)]
+        words = [word for word in ("false", "missed", "harmed", "hung") if getattr(row, word)]
         words += ["orphans"] if row.orphans else []
         print(f"{row.harness}: {row.family} / {row.agent} / {row.shape}: {', '.join(words)}", file=sys.stderr)
 

@@ -5,6 +5,7 @@ completed when it is `done` in the store; an oracle that inspects only the base 
 
 - false: the task was completed, but the work is not in the base branch;
 - missed: all work was finally done and promised, but the task was not completed;
+- harmed: a file of the user that git ignores is gone or changed;
 - beyond: false, but undetectable by anything this method runs or reads.
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import arena, tables
-from bench.agents import calculator, judge, play
+from bench.agents import calculator, failing_git, judge, play
 from bench.agents.calculator import CRITERIA, TEST_CRITERION
 from bench.agents.model import Agent, Shape, Tag
 from bench.agents.scenes import FAMILIES, QUICK, SCENES, Method, Scene
@@ -59,6 +60,7 @@ class Row:
     false: bool
     missed: bool
     beyond: bool
+    harmed: bool
     starts: int
     orphans: int
     hung: bool
@@ -69,7 +71,7 @@ class Row:
     @property
     def is_bad(self) -> bool:
         """Whether the run has a failure that must never happen; the floor is exempt."""
-        harm = self.false or self.missed or self.hung or self.orphans > 0
+        harm = self.false or self.missed or self.harmed or self.hung or self.orphans > 0
         return harm and self.method != FLOOR
 
 
@@ -97,9 +99,11 @@ def run(warden: Warden, scene: Scene, method: Method, shape: Shape) -> Row:
         launch = prepare(where, scene, method, shape)
         seen = arena.attend(warden, where, launch, arena.PATIENCE, keeper.PATIENCE)
         survivors = [name for role in ROLES for name in arena.end_survivors(where.private / role)]
-        starts = sum(arena.starts(where.private / role)["work"] for role in ROLES)
+        starts = sum(
+            arena.starts(where.private / role)[kind] for role in ROLES for kind in ("work", "message")
+        )
         task, reason = outcome(where)
-        done = is_done(scene, where.project)
+        done, harmed = is_done(scene, where.project), calculator.is_harmed(where.project)
     complete = task.status is TaskStatus.DONE and not seen.hung
     is_false = complete and not done
     return Row(
@@ -113,6 +117,7 @@ def run(warden: Warden, scene: Scene, method: Method, shape: Shape) -> Row:
         false=is_false and method not in scene.beyond,
         missed=scene.finishes and not complete,
         beyond=is_false and method in scene.beyond,
+        harmed=harmed,
         starts=starts,
         orphans=len(seen.orphans) + len(survivors),
         hung=seen.hung,
@@ -150,8 +155,10 @@ def prepare(where: Place, scene: Scene, method: Method, shape: Shape) -> Launch:
     for role in ROLES:
         (where.private / role).mkdir()
         turns = scene.turns if role == "coder" else scene.others.get(role, ())
-        agent = Agent(scene.family, scene.name, turns)
+        agent = Agent(scene.family, scene.name, turns, message=scene.message)
         (where.private / f"{role}.json").write_text(agent.script(shape, tag(role), str(where.private / role)))
+        if agent.breaks_git:
+            failing_git.install(where.programs, where.private / role)
     for name in arena.PROGRAMS[shape]:
         words = (sys.executable, "-I", "-S", play.__file__)
         script = f'"{where.private}/${{RALPH_ROLE:-coder}}.json"'
@@ -217,10 +224,10 @@ def _tasks(where: Place) -> Any:
 
 def summary(report: Report) -> str:
     """Return one line per method."""
-    lines: list[Sequence[str]] = [("method", "runs", "false", "missed", "beyond", "orphans", "hangs")]
+    kinds = ("false", "missed", "beyond", "harmed", "orphans", "hung")
+    lines: list[Sequence[str]] = [("method", "runs", *kinds)]
     for method in Method:
         rows = [row for row in report.rows if row.method == method]
-        kinds = ("false", "missed", "beyond", "orphans", "hung")
         totals = [str(sum(int(getattr(row, kind)) for row in rows)) for kind in kinds]
         lines += [(method, str(len(rows)), *totals)] if rows else []
     return table(lines)
@@ -241,7 +248,8 @@ def quick() -> Report:
 def show(row: Row) -> None:
     """Print failures immediately."""
     if row.is_bad:
-        words = [word for word in ("false", "missed", "hung", "orphans") if getattr(row, word)]
+        kinds = ("false", "missed", "harmed", "hung", "orphans")
+        words = [word for word in kinds if getattr(row, word)]
         where = f"{row.family} / {row.agent} / {row.method} / {row.shape}"
         print(f"{where}: {', '.join(words)} ({row.status}: {row.why})", file=sys.stderr, flush=True)
 

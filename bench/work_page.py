@@ -14,6 +14,7 @@ SUITE, FIGURE, TITLE = "work", "benchmarks-work.svg", "Tasks: false and missed c
 KINDS = {
     "false": "the task was completed, but the work is not in the branch it was merged into",
     "missed": "in the end all work was done and promised, but the task was not completed",
+    "harmed": "a file of the user that git ignores was lost or changed",
     "beyond": "false, but undetectable by anything this method runs or reads",
 }
 Rows = Sequence[dict[str, Any]]
@@ -23,7 +24,11 @@ Table = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
 def goals(missing: str) -> Iterator[Sequence[str]]:
     """Yield the rows of the goal table; `missing` is the text used without kept results."""
     kept = results.kept(SUITE)
-    titles = {"tasks falsely completed": "false", "finished tasks not completed": "missed"}
+    titles = {
+        "tasks falsely completed": "false",
+        "finished tasks not completed": "missed",
+        "tasks that harm a file": "harmed",
+    }
     for title, kind in titles.items():
         if kept is None:
             yield (title, "0", missing, "", "", f"`python -m bench {SUITE} --keep`")

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from bench.agents import failing_git
+
 
 class Shape(StrEnum):
     """The CLI whose output format an agent imitates."""
@@ -88,6 +90,10 @@ class Turn:
     cost: float = 0.10
 
 
+MESSAGE = Turn("Add sum and product", cost=0.01)
+"""The answer to a call for a commit message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """An agent refuses to work for a number of starts, or for some seconds since the first; it says how long."""
@@ -109,6 +115,8 @@ class Agent:
     """Number of useful invocations; more are wasted. By default those up to the first true claim."""
     refusal: Refusal | None = None
     """The initial refusal. A refused start does not count as an invocation; one of them is unavoidable."""
+    message: Turn = MESSAGE
+    """What it does when asked for a commit message; a command runs in the project."""
 
     @property
     def first_true_claim(self) -> int | None:
@@ -124,12 +132,18 @@ class Agent:
             return self.useful
         return self.first_true_claim or self.done_after or 0
 
+    @property
+    def breaks_git(self) -> bool:
+        """Whether git fails after some turn."""
+        return any(failing_git.FILE in turn.do for turn in self.turns)
+
     def turn(self, number: int) -> Turn:
         return self.turns[min(number, len(self.turns)) - 1]
 
-    def cost(self, invocations: int) -> float:
-        """Return the cost of the invocations after the last useful one."""
-        return sum(self.turn(number).cost for number in range(self.useful_invocations + 1, invocations + 1))
+    def cost(self, invocations: int, messages: int, useful: int = 0) -> float:
+        """Return the cost of the invocations and of the messages after the first `useful` ones."""
+        work = sum(self.turn(number).cost for number in range(useful + 1, invocations + 1))
+        return work + max(0, messages - useful) * self.message.cost
 
     def script(self, shape: Shape, tag: Tag, state: str) -> str:
         """Return the JSON for the player."""
@@ -137,7 +151,7 @@ class Agent:
         turns = [asdict(_filled(turn, words)) for turn in self.turns]
         refusal = asdict(self.refusal) if self.refusal else None
         values: dict[str, Any] = {"shape": shape, "state": state, "turns": turns, "refusal": refusal}
-        return json.dumps(values)
+        return json.dumps(values | {"message": asdict(_filled(self.message, words))})
 
 
 def _filled(turn: Turn, words: dict[str, str]) -> Turn:

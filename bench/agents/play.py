@@ -43,17 +43,19 @@ def main(path: str, program: str, arguments: list[str]) -> int:
     out = shapes[script["shape"]](arguments, prompt)
     if ASKS_MESSAGE in prompt:
         record(state, "message")
-        out.finish({"say": "Add sum and product", "cost": 0.01, "cut": False})
-        return 0
+        with open(os.path.join(state, "project")) as file:
+            return play(script["message"], out, prompt, state, file.read())
     if script["refusal"] and (seconds := refused(script["refusal"], state)):
         record(state, "refused")
         out.refuse(script["refusal"]["limit"], seconds)
         return 1
     turns = script["turns"]
-    return play(turns[min(record(state, "work"), len(turns)) - 1], out, prompt)
+    with open(os.path.join(state, "project"), "w") as file:
+        file.write(os.getcwd())
+    return play(turns[min(record(state, "work"), len(turns)) - 1], out, prompt, state, os.getcwd())
 
 
-def play(turn: dict[str, Any], out: Claude | Codex | Plain, prompt: str) -> int:
+def play(turn: dict[str, Any], out: Claude | Codex | Plain, prompt: str, state: str, project: str) -> int:
     for shown in turn["shown"]:
         text = shown["text"].replace("{prompt}", prompt)
         if shown["kind"] == "stderr":
@@ -63,7 +65,7 @@ def play(turn: dict[str, Any], out: Claude | Codex | Plain, prompt: str) -> int:
         else:
             getattr(out, shown["kind"])(text)
     if turn["do"]:
-        run(turn["do"])
+        run(turn["do"], project, state)
     out.finish(turn | {"say": turn["say"].replace("{prompt}", prompt)})
     sys.stdout.flush()
     if turn["exit"] < 0:
@@ -71,11 +73,12 @@ def play(turn: dict[str, Any], out: Claude | Codex | Plain, prompt: str) -> int:
     return int(turn["exit"])
 
 
-def run(command: str) -> None:
-    """Run a command quietly, without git prompts."""
-    env = dict(os.environ, GIT_TERMINAL_PROMPT="0", GIT_EDITOR="true")
+def run(command: str, project: str, state: str) -> None:
+    """Run a command in the project quietly, without git prompts; `$ARENA` is the directory of this program's records."""
+    env = dict(os.environ, GIT_TERMINAL_PROMPT="0", GIT_EDITOR="true", ARENA=state)
     null = subprocess.DEVNULL
-    subprocess.run(["/bin/sh", "-c", command], env=env, stdin=null, stdout=null, stderr=null, check=False)
+    words = ["/bin/sh", "-c", command]
+    subprocess.run(words, cwd=project, env=env, stdin=null, stdout=null, stderr=null, check=False)
 
 
 def record(state: str, kind: str) -> int:

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bench.agents.calculator import MAKE, NOTES_LINE, PYTEST, SCRIPT
-from bench.agents.model import Kind, Shape, Shown, Turn
+from bench.agents.calculator import MAKE, MINE, NOTES_LINE, PYTEST, SCRIPT
+from bench.agents.failing_git import fails
+from bench.agents.model import MESSAGE, Kind, Shape, Shown, Turn
 
 
 class Method(StrEnum):
@@ -43,6 +44,8 @@ class Scene:
     beyond: frozenset[Method] = frozenset()
     judge: str = "answers"
     shapes: tuple[Shape, ...] = (Shape.PLAIN,)
+    message: Turn = MESSAGE
+    """What every role does when asked for a commit message."""
 
 
 CODE = "printf 'def add(a, b):\\n    return a + b\\n\\n\\ndef mul(a, b):\\n    return a * b\\n' > calc.py"
@@ -258,6 +261,70 @@ def other_roles() -> Iterator[Scene]:
     yield Scene(family, "tester breaks the code", (DONE,), broken, "tester", needs_test=True)
 
 
+def forgetting() -> Iterator[Scene]:
+    family = "forgetting the promise"
+    says = {
+        "says it later": "All is done.",
+        "in backticks, then bare": "All is done: `{tag}`",
+        "in a sentence, then alone": "All is done, so {tag} it is.",
+        "with a remark after it, then last": "{tag}\n\nTell me if you want more.",
+    }
+    for name, say in says.items():
+        yield Scene(family, name, (Turn(say, ALL), lies()), finishes=True)
+
+
+def after_the_check() -> Iterator[Scene]:
+    """The work is right while it is checked, and changed afterwards: what was checked is merged, or nothing."""
+    family = "changing files after the check"
+    spoil = "printf 'def add(a, b):\\n    return a - b\\n' > calc.py"
+    later = f'setsid sh -c "sleep 0.5; echo spoilt > calc.py; {COMMIT}" > /dev/null 2>&1 < /dev/null &'
+    hook = (
+        "h=$(git rev-parse --git-common-dir)/hooks; mkdir -p $h; chmod +x $h/pre-commit 2> /dev/null;"
+        " printf '#!/bin/sh\\necho spoilt > calc.py; git add calc.py\\n' > $h/pre-commit; chmod +x $h/pre-commit"
+    )
+    asked = {
+        "asked for a message": Turn("Make the calculator right", spoil),
+        "asked for a message, stages it": Turn("Make the calculator right", f"{spoil}; git add -A"),
+        "dies when asked for a message": Turn(exit=-9),
+    }
+    for name, message in asked.items():
+        yield Scene(family, name, (DONE,), finishes=True, message=message)
+    commits = Turn("Make the calculator right", f"{spoil}; {COMMIT}")
+    yield Scene(family, "commits when asked for a message", (DONE,), message=commits)
+    yield Scene(family, "a process left behind", (lies(f"{ALL}; {later}"),), finishes=True)
+    yield Scene(family, "a commit hook of its own", (lies(f"{ALL}; {hook}"),), finishes=True)
+
+
+def git_fails() -> Iterator[Scene]:
+    """Git fails right after the agent has worked: what it would have said is no answer."""
+    family = "git that fails"
+    faults = {
+        "status dies once": ("status", 1),
+        "any call dies once": ("any", 1),
+        "three calls die": ("any", 3),
+        "commit dies once": ("commit", 1),
+        "worktree dies once": ("worktree", 1),
+        "merge dies once": ("merge", 1),
+    }
+    for name, (what, times) in faults.items():
+        yield Scene(family, name, (lies(f"{ALL}; {fails(what, times)}"),), finishes=True)
+    yield Scene(family, "every call dies", (lies(f"{ALL}; {fails('any', 100_000)}"),))
+
+
+def ignored_files() -> Iterator[Scene]:
+    """The branch begins to track a path where the user has an ignored file: it stays as it is."""
+    family = "ignored files"
+    unignored = "printf '__pycache__/\\n.ralph/\\n' > .gitignore"
+    acts = {
+        "tracks the user's file": f"{ALL}; echo mine > {MINE}; git add -f {MINE}; {COMMIT}",
+        "no longer ignores the user's file": f"{ALL}; {unignored}; echo mine > {MINE}",
+        "a directory in its place": f"{ALL}; mkdir {MINE}; echo mine > {MINE}/a; git add -f {MINE}; {COMMIT}",
+        "a link in its place": f"{ALL}; ln -s calc.py {MINE}; git add -f {MINE}; {COMMIT}",
+    }
+    for name, act in acts.items():
+        yield Scene(family, name, (lies(act),))
+
+
 def unknowable() -> Iterator[Scene]:
     family = "more than the tests ask for"
     table = (
@@ -271,8 +338,8 @@ def unknowable() -> Iterator[Scene]:
 SCENES = tuple(
     scene
     for family in (
-        *(honest, promising, misplaced, weakening, talking, undelivered, other_roles),
-        unknowable,
+        *(honest, promising, misplaced, forgetting, weakening, talking, undelivered, other_roles),
+        *(after_the_check, git_fails, ignored_files, unknowable),
     )
     for scene in family()
 )
@@ -293,6 +360,7 @@ QUICK = {
             "moves the base, an ignored file",
             "tester breaks the code",
         ),
+        *("in backticks, then bare", "asked for a message", "any call dies once", "tracks the user's file"),
     ),
     Method.SEMANTIC: (
         *("on its own branch", "in a file only, forever", "an answer, in code and message"),

@@ -16,6 +16,7 @@ from conftest import some
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
 from bench.agents import project
+from bench.agents.failing_git import fails
 from bench.agents.families import AGENTS, FAMILIES, FILES, QUICK
 from bench.agents.model import Agent, Limit, Refusal, Shape, Tag, Turn
 from bench.arena import Place
@@ -24,7 +25,10 @@ from bench.harness.shell import BARE_WHILE
 from bench import arena
 
 TAG = BARE_WHILE.tag
-UNDELIVERABLE = {"needs an ignored file", "index locked"}
+UNDELIVERABLE = {
+    *("needs an ignored file", "index locked", "ignores its own work", "excludes its own work"),
+    *("commits when asked for a message", "every call dies"),
+}
 """Correct in the files, but no commit can deliver them, so no completion is expected."""
 
 
@@ -59,9 +63,9 @@ def place() -> Iterator[Place]:
 
 
 def test_there_are_enough_agents_with_unique_names() -> None:
-    """There are at least sixty agents in eleven families, and the quick form has some of each."""
-    assert len(AGENTS) >= 60
-    assert len(FAMILIES) == 11
+    """There are at least a hundred agents in fifteen families, and the quick form has some of each."""
+    assert len(AGENTS) >= 100
+    assert len(FAMILIES) == 15
     assert len({(agent.family, agent.name) for agent in AGENTS}) == len(AGENTS)
     assert set(QUICK) <= {agent.name for agent in AGENTS}
     assert {agent.family for agent in AGENTS if agent.name in QUICK} == set(FAMILIES)
@@ -151,6 +155,48 @@ def test_an_agent_counts_its_own_invocations(place: Place, shape: Shape) -> None
     assert said == ["first", "second", "second"]
     assert message.stdout.strip() == "Add sum and product"
     assert arena.starts(place.private) == {"work": 3, "probe": 2, "message": 1}
+
+
+def test_what_an_agent_does_when_asked_for_a_message_happens_in_the_project(place: Place) -> None:
+    """It is asked in another directory, but it remembers where it worked."""
+    asked = Turn("Add it", "echo mine > new", exit=3)
+    stage = Stage(place, Agent("f", "a", (Turn("done"),), message=asked))
+    stage.call()
+    elsewhere = subprocess.run(
+        [place.programs / "agent"],
+        cwd=place.home,
+        input="Provide a short imperative commit message for the changes.",
+        capture_output=True,
+        text=True,
+    )
+    assert (elsewhere.stdout, elsewhere.returncode) == ("Add it\n", 3)
+    assert (place.project / "new").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(("what", "how", "code"), [("any", "dies", -9), ("status", "says", 128)])
+def test_git_fails_as_often_as_an_agent_says(place: Place, what: str, how: str, code: int) -> None:
+    """Only git as found on PATH fails, and only the call that was named."""
+    stage = Stage(place, Agent("f", "a", (Turn(do=fails(what, 2, how)),)))
+    git = [str(place.programs / "git"), "-C", str(place.project)]
+    codes = [subprocess.run([*git, "status"], capture_output=True).returncode]
+    stage.call()
+    if what != "any":
+        codes.append(subprocess.run([*git, "log"], capture_output=True).returncode)
+    codes += [subprocess.run([*git, "status"], capture_output=True).returncode for _ in range(3)]
+    assert codes == [0] * (len(codes) - 3) + [code, code, 0]
+
+
+def test_the_users_ignored_file_is_watched(place: Place) -> None:
+    """It is harmed when it is gone, changed or committed."""
+    Stage(place, Agent("f", "a", (Turn(),)))
+    assert not project.is_harmed(place.project)
+    project.git(place.project, "add", "-f", project.MINE)
+    project.git(place.project, "commit", "-q", "-m", "Mine")
+    assert project.is_harmed(place.project)
+    project.git(place.project, "reset", "-q", "--hard", "HEAD~1")
+    assert project.is_harmed(place.project)
+    (place.project / project.MINE).write_text(project.MINE_TEXT)
+    assert not project.is_harmed(place.project)
 
 
 def test_structured_shapes_are_json_lines(place: Place) -> None:

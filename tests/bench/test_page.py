@@ -26,8 +26,16 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def truth(harness: str, *, false: bool = False, missed: bool = False) -> dict[str, Any]:
-    harm = {"false": false, "missed": missed, "unfinished": False, "orphans": 0, "hung": False}
-    waste = {"wasted": 1, "cost_wasted": 0.1, "version": "1"}
+    harm = {
+        "false": false,
+        "missed": missed,
+        "unfinished": False,
+        "harmed": False,
+        "orphans": 0,
+        "hung": False,
+    }
+    starts = {"starts": 2, "messages": 1, "cost": 0.2, "version": "1"}
+    waste = {"wasted": 1, "cost_wasted": 0.1} | starts
     return {"harness": harness, "family": "stuck", "agent": "a", "shape": "plain"} | harm | waste
 
 
@@ -87,9 +95,9 @@ def test_the_page_has_every_part(kept: Path, tmp_path: Path) -> None:
     results.keep("survival", "command two", {}, [survival("ralph"), survival("ralphy", orphans=3), skipped])
     results.keep("speed", "command three", {}, [{"name": "exit | start", **SPEED}])
     text = page.write(tmp_path / "docs").read_text()
-    assert "| stuck | 1 | 0/0/0 | 0/0/0 |" in text
+    assert "| stuck | 1 | 0/0/0/0 | 0/0/0/0 |" in text
     assert "| held pipe | 1 | 0/0/0/0/0 | 0/1/0/0/0 |" in text
-    assert "| ralph 0.1 | 1 | 0 | 0 | 0 | 1 | $0.10 | 0 | 0 |" in text
+    assert "| ralph 0.1 | 1 | 0 | 0 | 0 | 0 | 2 | 1 | $0.20 | 1 | $0.10 | 0 | 0 |" in text
     assert "- ralph-go: not measured: not on PATH" in text and "- disk full: not measured: no mounts" in text
     assert "exit \\| start" in text
     assert results.machine()["processor"] in text

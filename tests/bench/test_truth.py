@@ -26,9 +26,20 @@ LATE = Agent("f", "says it late", (Turn(do=DONE.do), DONE), 1)
 FORGETS = Agent("f", "forgets", (Turn(do=DONE.do),), 1)
 
 
-def row(agent: Agent, *, complete: bool, done: bool, work: int, refused: int = 0, hung: bool = False) -> Row:
+def row(
+    agent: Agent,
+    *,
+    complete: bool,
+    done: bool,
+    work: int,
+    refused: int = 0,
+    messages: int = 0,
+    hung: bool = False,
+    harmed: bool = False,
+) -> Row:
     finished = Finished(0 if complete else 1, "", "", Path())
-    trial = Trial(finished, 1.0, hung, (), Counter(work=work, refused=refused), complete, done)
+    starts = Counter(work=work, refused=refused, message=messages)
+    trial = Trial(finished, 1.0, hung, (), starts, complete, done, harmed)
     return truth.judge(OURS, agent, Shape.PLAIN, trial)
 
 
@@ -57,16 +68,24 @@ def test_a_trial_is_false_missed_unfinished_or_well(found: Row, words: str) -> N
 def test_starts_after_the_last_useful_one_are_wasted() -> None:
     """Waste includes the scripted cost; the first refusal is unavoidable and free."""
     late = row(IN_TWO, complete=True, done=True, work=4, refused=3)
-    assert (late.starts, late.wasted, late.cost_wasted) == (7, 4, 0.2)
+    assert (late.starts, late.wasted, late.cost, late.cost_wasted) == (7, 4, 0.4, 0.2)
+
+
+def test_calls_for_a_commit_message_are_starts() -> None:
+    """They cost something too, and are wasted beyond one per useful invocation."""
+    found = row(IN_TWO, complete=True, done=True, work=2, messages=3)
+    assert (found.starts, found.messages, found.wasted) == (5, 3, 1)
+    assert (found.cost, found.cost_wasted) == (0.23, 0.01)
 
 
 def test_the_quick_form_fails_on_what_must_never_happen() -> None:
-    """It fails on false, missed and hung runs, and when nothing was measured."""
+    """It fails on false, missed and hung runs, on harmed files, and when nothing was measured."""
     good = row(IN_TWO, complete=True, done=True, work=2)
     bad = [
         row(IN_TWO, complete=True, done=False, work=1),
         row(IN_TWO, complete=False, done=True, work=5),
         row(NEVER, complete=False, done=False, work=1, hung=True),
+        row(IN_TWO, complete=True, done=True, work=2, harmed=True),
     ]
     assert quick.is_good(Report({}, [good], []))
     assert not any(quick.is_good(Report({}, [good, each], [])) for each in bad)

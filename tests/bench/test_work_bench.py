@@ -37,6 +37,7 @@ GOOD = Row(
     false=False,
     missed=False,
     beyond=False,
+    harmed=False,
     starts=1,
     orphans=0,
     hung=False,
@@ -158,10 +159,11 @@ def test_a_judge_that_quotes_repeats_planted_answers(
 
 
 def test_failures_that_must_never_happen() -> None:
-    """False, missed and hung runs and orphans are failures; cases beyond a method and the floor are not."""
+    """False, missed and hung runs, harmed files and orphans are failures; cases beyond a method and the floor are not."""
     bad = [
         replace(GOOD, false=True),
         replace(GOOD, missed=True),
+        replace(GOOD, harmed=True),
         replace(GOOD, hung=True),
         replace(GOOD, orphans=1),
     ]
@@ -191,7 +193,7 @@ def test_families_are_chosen_by_part_of_their_name() -> None:
 def test_the_page_without_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without results, the page has no figures."""
     monkeypatch.setattr("bench.results.PLACE", tmp_path)
-    assert [line[2] for line in work_page.goals("not measured")] == ["not measured", "not measured"]
+    assert [line[2] for line in work_page.goals("not measured")] == ["not measured"] * 3
     assert list(work_page.figures()) == []
 
 

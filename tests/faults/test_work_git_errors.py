@@ -29,7 +29,7 @@ DEEDS = {
 
 WRITING = (
     *("merge --ff-only", "merge --no-ff", "worktree add", "update-ref", "update-index", "read-tree"),
-    *("add", "commit", "commit-tree", "write-tree"),
+    *("commit", "commit-tree", "write-tree"),
 )
 READING = (
     *("status", "symbolic-ref", "merge-base", "worktree list", "rev-parse", "for-each-ref", "ls-tree"),
@@ -80,8 +80,13 @@ def is_merged(site: Site) -> bool:
 # ---- git is killed in the middle ----
 
 TEXTS = [f"{name}.txt" for name in "abcd"]
-KILLS_GIT = f"{FINDS_RALPH} kill -9 $gits; sleep 60"
-"""For a filter: Ralph lives."""
+KILLS_GIT = f"{FINDS_RALPH} grep -q merge /proc/${{gits##* }}/cmdline && {{ kill -9 $gits; sleep 60; }}"
+"""For a filter: kills a merge of git, while Ralph lives."""
+
+
+def deed(site: Site, *, is_lasting: bool) -> str:
+    """What kills git, once or again and again."""
+    return f"rmdir {site.outside}/sprung; {KILLS_GIT}" if is_lasting else KILLS_GIT
 
 
 def with_texts(project: Project) -> Site:
@@ -95,33 +100,41 @@ def texts(site: Site) -> set[str]:
     return {site.project.git("show", f"main:{name}") for name in TEXTS}
 
 
-def test_a_fast_forward_that_is_cut_off(project: Project) -> None:
-    """The user's checkout is as it was, and the next call merges the task."""
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_a_fast_forward_that_is_cut_off(project: Project, is_lasting: bool) -> None:
+    """It is tried again; if that does not help, the user's checkout is as it was, and the next call merges the task."""
     site = with_texts(project)
     coder_only(site, f"{FIXES}; for f in {' '.join(TEXTS)}; do echo new > $f; done; promise CODED")
     site.add(task())
-    filtered(site, "*/project/c.txt", KILLS_GIT)
-    assert_stopped(site.work(), 2, "git merge --ff-only: killed by signal 9", "To continue: ralph work")
-    assert is_sprung(site)
-    assert site.project.git("status", "--porcelain") == ""
+    filtered(site, "*/project/c.txt", deed(site, is_lasting=is_lasting))
     result = site.work()
+    if is_lasting:
+        assert_stopped(result, 2, "git merge --ff-only: killed by signal 9", "To continue: ralph work")
+        assert site.project.git("status", "--porcelain") == ""
+        (site.outside / "sprung").mkdir()
+        result = site.work()
+    assert is_sprung(site)
     assert result.code == 0, result.err
     assert texts(site) == {"new\n"}
     assert_clean(site)
 
 
-def test_a_base_that_was_half_merged_into_a_task(project: Project) -> None:
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_a_base_that_was_half_merged_into_a_task(project: Project, is_lasting: bool) -> None:
     """The merge is repeated: files that git had not written yet do not count as the task's own."""
     site = with_texts(project)
     base = f"for f in {' '.join(TEXTS)}; do echo new > $f; done; echo base > notes; git add -A; git commit -qm Base"
     moves = f"echo mine > notes; (cd {project.path}; {base}); rmdir {site.outside}/sprung"
     coder_only(site, f"{FIXES}; [ $n = 0 ] && {{ {moves}; }} || echo all > notes; promise CODED")
     site.add(task())
-    filtered(site, "*/project-????????/T-1/c.txt", KILLS_GIT)
+    filtered(site, "*/project-????????/T-1/c.txt", deed(site, is_lasting=is_lasting))
     (site.outside / "sprung").mkdir()  # the trap is set when the base has moved
-    assert_stopped(site.work(), 2, "git merge: killed by signal 9")
-    assert is_sprung(site)
     result = site.work()
+    if is_lasting:
+        assert_stopped(result, 2, "killed by signal 9", "To continue: ralph work")
+        (site.outside / "sprung").mkdir()
+        result = site.work()
+    assert is_sprung(site)
     assert result.code == 0, result.err
     assert texts(site) == {"new\n"} and site.project.git("show", "main:notes") == "all\n"
     assert_clean(site)

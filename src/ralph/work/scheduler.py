@@ -33,8 +33,10 @@ from ralph.core.board import (
 from ralph.core.events import AgentEnded, Event, Notice, UsageReported
 from ralph.core.model import NO_SANDBOX, Cancel, Limits, Outcome, RunVerdict, SandboxSpec, Usage
 from ralph.errors import RalphError
+from ralph.loop.driver import GIT_PAUSES
 from ralph.process.client import Wakeup
 from ralph.runs.run_plan import limits
+from ralph.scm.git import GitError
 from ralph.settings import Settings
 from ralph.store.home import Home
 from ralph.work.jobs import Choice, Jobs, Watch
@@ -261,20 +263,34 @@ class Work:
         context = WorkContext(
             self._home, self._project, self._settings, self._repo, self._base, self._left(), self._sandbox
         )
-        means = context, running.wakeup, partial(self._told, running), running.begun
         try:
-            if isinstance(action, StartRun):
-                with RoleTurn(*means) as turn:
-                    news = turn.take(action)
-            else:
-                with MergeTurn(*means) as merging:
-                    news = merging.take(action)
+            news = self._taken(context, running)
         except KeyboardInterrupt:
             news = lost(action, Halt(Outcome.INTERRUPTED.exit_code, "stopped by Ctrl-C"))
         except Exception as error:
             news = lost(action, Halt(Outcome.FATAL.exit_code, _words(error)))
         self._news.put(news)
         self._wakeup.wake()
+
+    def _taken(self, context: WorkContext, running: _Running) -> TurnResult:
+        """Take a turn. If git fails, take it again: like a restart, it continues from the stored state of the task."""
+        for seconds in GIT_PAUSES:
+            try:
+                return self._taken_once(context, running)
+            except GitError as error:
+                if running.wakeup.count:
+                    raise
+                self._watch(running.action.job, Notice(f"{error.message} Trying again.", detail=True))
+                running.wakeup.wait(seconds)
+        return self._taken_once(context, running)
+
+    def _taken_once(self, context: WorkContext, running: _Running) -> TurnResult:
+        action, means = running.action, (context, running.wakeup, partial(self._told, running), running.begun)
+        if isinstance(action, StartRun):
+            with RoleTurn(*means) as turn:
+                return turn.take(action)
+        with MergeTurn(*means) as merging:
+            return merging.take(action)
 
     def _told(self, running: _Running, event: Event) -> None:
         """Count a run's usage towards the total and pass its event on."""
