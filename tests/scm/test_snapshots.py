@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Project, some
-from ralph.scm.git import GitOutput
+from ralph.scm.git import GitDied, GitError, GitOutput
 from ralph.scm.history import Change, History
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.rewind import Rewinder
@@ -28,6 +28,8 @@ class Place:
         self.project = project
         self.path = project.path
         self.scratch = project.home.path / "scratch"
+        self.fails: dict[str, GitOutput] = {}
+        """Results of commands that fail once."""
 
     @property
     def repository(self) -> Repository:
@@ -36,6 +38,8 @@ class Place:
         return found
 
     def run(self, argv: list[str], variables: Mapping[str, str], stdin: bytes) -> GitOutput:
+        if failed := self.fails.pop(argv[1], None):
+            return failed
         done = subprocess.run(
             argv, cwd=self.path, env=self.project.env | dict(variables), input=stdin, capture_output=True
         )
@@ -339,6 +343,47 @@ def test_a_huge_untracked_file_is_left_out_and_named(place: Place) -> None:
     assert snapshot.notes == ("huge.bin is larger than 50 MB and is left out",)
     place.rewind()
     assert (place.path / "huge.bin").stat().st_size == 60 << 20
+
+
+# ---- git fails ----
+
+
+def test_a_file_that_cannot_be_converted_is_left_out_and_named(place: Place) -> None:
+    """Git refuses text that is not in the encoding which an attribute promises."""
+    (place.path / ".gitattributes").write_text("odd working-tree-encoding=UTF-16\n")
+    (place.path / "odd").write_text("odd")
+    (place.path / "new").write_text("new\n")
+    assert place.take().notes == ("odd cannot be read and is left out",)
+    assert "new" in place.git("ls-tree", "--name-only", "refs/ralph/" + RUN + "/1").split()
+
+
+def test_an_error_about_the_disk_is_not_one_about_a_file(place: Place) -> None:
+    """A file that git cannot store is part of the work, so there is no snapshot without it."""
+    (place.path / "d").write_text("new\n")
+    full = "error: unable to create temporary file: No space left on device"
+    error = f"{full}\nerror: d: failed to insert into database\nfatal: Unable to process path d\n"
+    place.fails["update-index"] = GitOutput(128, b"", error)
+    with pytest.raises(GitError, match="No space left on device"):
+        place.take()
+    assert "d" in place.git("ls-tree", "--name-only", place.take().tree).split()
+
+
+@pytest.mark.parametrize("command", ["update-index", "write-tree", "fetch", "read-tree"])
+def test_a_git_that_is_killed_leaves_no_nested_repository_out(place: Place, command: str) -> None:
+    """Nobody knows what is in a nested repository if git was killed in it, so there is no snapshot without it."""
+    nested_repository(place.path / "lib", place, commit=True)
+    (place.path / "lib/inner.py").write_text("changed\n")
+    place.fails[command] = GitOutput(128, b"", "killed", died=True)
+    with pytest.raises(GitDied):
+        place.take()
+
+
+def test_a_git_that_is_killed_loses_no_staged_changes(place: Place) -> None:
+    """A snapshot without the index would rewind to HEAD's."""
+    place.shell("echo staged > staged; git add staged")
+    place.fails["write-tree"] = GitOutput(128, b"", "killed", died=True)
+    with pytest.raises(GitDied):
+        place.take()
 
 
 PLANTED = {

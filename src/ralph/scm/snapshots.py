@@ -18,7 +18,7 @@ from ralph.core.model import OURS
 from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.scm.caches import cache_of, caches
-from ralph.scm.git import Git, GitError, Runner, listed, paths
+from ralph.scm.git import Git, GitDied, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
 
 HUGE_FILE = 50 << 20
@@ -187,8 +187,15 @@ class Snapshots:
             copy.index.unlink()
             changes = self._changes(copy.index)
         if any(change.in_index not in " ?" for change in changes):
-            copy.staged = self._git.attempt("write-tree", index=copy.index).out.decode().strip()
+            copy.staged = self._staged(copy.index)
         return copy, changes
+
+    def _staged(self, index: Path) -> str:
+        """The tree of an index; "" if it has unmerged files, of which git makes none."""
+        done = self._git.attempt("write-tree", index=index)
+        if done.died:
+            raise self._git.error("write-tree", done)
+        return done.out.decode().strip()
 
     def _is_damaged(self, index: Path) -> bool:
         """Whether git cannot even list this index. Anything else that fails is an error, not a missing index."""
@@ -233,9 +240,9 @@ class Snapshots:
             )
             if done.code == 0:
                 return
-            bad = next((path for path in changed if path in done.err), None)
+            bad = next((path for path in changed if _is_unreadable(path, done.err)), None)
             if bad is None:
-                raise GitError.of("update-index", done.err, self._git.repository)
+                raise self._git.error("update-index", done)
             copy.leave_out(bad, "cannot be read")
             changed = [path for path in changed if path != bad]
         raise GitError(f"More than {_MAX_UNREADABLE} files cannot be read.")
@@ -260,6 +267,8 @@ class Snapshots:
             )
             self._git("read-tree", f"--prefix={path}/", inner.tree, index=copy.index)
             copy.left_out += [LeftOut(f"{path}/{each.path}", each.why) for each in inner.left_out]
+        except GitDied:
+            raise
         except RalphError as error:
             copy.leave_out(f"the nested repository {path}", f"cannot be included ({error.message})")
 
@@ -274,6 +283,11 @@ class Snapshots:
 def _is_nested(path: Path) -> bool:
     """Whether a directory is a repository. A link to one is saved as a link."""
     return os.path.isdir(path) and not os.path.islink(path) and repository_at(path) is not None
+
+
+def _is_unreadable(path: str, error: str) -> bool:
+    """Whether git failed because of this file. It quotes the name then, but not if it could not store the content."""
+    return any(name in error for name in (f'("{path}")', f" '{path}' ", f"while indexing {path}\n"))
 
 
 def _size(path: Path) -> int:
