@@ -372,10 +372,20 @@ def test_an_error_about_the_disk_is_not_one_about_a_file(place: Place) -> None:
 def test_a_git_that_is_killed_leaves_no_nested_repository_out(place: Place, command: str) -> None:
     """Nobody knows what is in a nested repository if git was killed in it, so there is no snapshot without it."""
     nested_repository(place.path / "lib", place, commit=True)
-    (place.path / "lib/inner.py").write_text("changed\n")
+    (place.path / "lib/inner.txt").write_text("changed\n")
     place.fails[command] = GitOutput(128, b"", "killed", died=True)
     with pytest.raises(GitDied):
         place.take()
+
+
+@pytest.mark.parametrize("command", ["commit-tree", "fetch", "read-tree"])
+def test_a_git_that_fails_once_leaves_no_nested_repository_out(place: Place, command: str) -> None:
+    """The second attempt includes it: otherwise the tree would seem to change from one look to the next."""
+    nested_repository(place.path / "lib", place, commit=True)
+    (place.path / "lib/inner.txt").write_text("changed\n")
+    place.fails[command] = GitOutput(128, b"", "fatal: odd")
+    taken = place.take()
+    assert (taken.notes, place.git("show", f"{taken.tree}:lib/inner.txt")) == ((), "changed\n")
 
 
 def test_a_git_that_is_killed_loses_no_staged_changes(place: Place) -> None:

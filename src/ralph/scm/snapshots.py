@@ -259,18 +259,24 @@ class Snapshots:
         if _packed_size(repository) > HUGE_NESTED:
             copy.leave_out(f"the nested repository {path}", "is too large")
             return
-        try:
-            inner = Snapshots(repository, self._runner, self._run, self._scratch / name).take(name)
-            ref = ref_of(self._run, name)
-            self._git(
-                "fetch", "-q", "--no-tags", "--no-write-fetch-head", str(repository.git_dir), f"+{ref}:{ref}"
-            )
-            self._git("read-tree", f"--prefix={path}/", inner.tree, index=copy.index)
-            copy.left_out += [LeftOut(f"{path}/{each.path}", each.why) for each in inner.left_out]
-        except GitDied:
-            raise
-        except RalphError as error:
-            copy.leave_out(f"the nested repository {path}", f"cannot be included ({error.message})")
+        for is_last in (False, True):
+            try:
+                self._include(copy, path, repository, name)
+                return
+            except GitDied:
+                raise
+            except RalphError as error:
+                if is_last:
+                    copy.leave_out(f"the nested repository {path}", f"cannot be included ({error.message})")
+
+    def _include(self, copy: _Copy, path: str, repository: Repository, name: str) -> None:
+        inner = Snapshots(repository, self._runner, self._run, self._scratch / name).take(name)
+        ref = ref_of(self._run, name)
+        self._git(
+            "fetch", "-q", "--no-tags", "--no-write-fetch-head", str(repository.git_dir), f"+{ref}:{ref}"
+        )
+        self._git("read-tree", f"--prefix={path}/", inner.tree, index=copy.index)
+        copy.left_out += [LeftOut(f"{path}/{each.path}", each.why) for each in inner.left_out]
 
     def _holds(self, nested: Repository) -> bool:
         """Whether everything git would write to is inside our repository, with links resolved."""
