@@ -243,6 +243,27 @@ def hook(project: Project, name: str, body: str) -> None:
     path.chmod(0o755)
 
 
+def test_the_hooks_of_husky_run(place: Project) -> None:
+    """They start the file of the same name one directory up; links that lead nowhere hide no hook."""
+    mark = place.home.path / "mark"
+    husky = place.path / ".husky"
+    (husky / "_").mkdir(parents=True)
+    (husky / "pre-commit").write_text(f"echo ran >> {mark}\n")
+    (husky / "_/h").write_text(
+        'n=$(basename "$0"); s=$(dirname "$(dirname "$0")")/$n; [ ! -f "$s" ] || sh -e "$s"\n'
+    )
+    for number in range(9):
+        (husky / f"_/broken-{number}").symlink_to("nowhere")
+    (husky / "_/pre-commit").write_text('#!/bin/sh\n. "$(dirname "$0")/h"\n')
+    (husky / "_/pre-commit").chmod(0o755)
+    place.git("add", "-A")
+    place.git("commit", "-qm", "Hooks")
+    place.git("config", "core.hooksPath", ".husky/_")
+    committing(place, f"echo new > new.txt; echo 'echo agent >> {mark}' > .husky/pre-commit")
+    assert place.run("run", "-p", "x").code == 0
+    assert mark.read_text() == "ran\n"
+
+
 def test_the_users_hooks_run_as_they_were(place: Project) -> None:
     """A hook runs as it was when the run started; the agent's changes to it do not count."""
     mark = place.home.path / "mark"

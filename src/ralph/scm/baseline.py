@@ -247,10 +247,13 @@ def add_all(call: Callable[..., GitOutput], git: Git, left_out: Iterable[str]) -
 
 
 def _copy_hooks(source: Path, target: Path) -> None:
-    """Copy the hooks and everything next to them, except samples and very large directories."""
+    """Copy the hooks and everything in their directory, except samples, broken links and very large directories.
+
+    The hooks that husky makes start the file of the same name one directory up, so those are copied too.
+    """
     target.mkdir(parents=True, exist_ok=True)
     try:
-        names = [entry for entry in source.iterdir() if not entry.name.endswith(".sample")]
+        names = [e for e in source.iterdir() if not e.name.endswith(".sample") and e.exists()]
         if sum(f.stat().st_size for f in source.rglob("*") if f.is_file()) > MAX_HOOK_BYTES:
             names = [entry for entry in names if entry.is_file()]
         for entry in names:
@@ -258,5 +261,7 @@ def _copy_hooks(source: Path, target: Path) -> None:
                 shutil.copytree(entry, target / entry.name, symlinks=True, dirs_exist_ok=True)
             else:
                 shutil.copy2(entry, target / entry.name)
+                if (source.parent / entry.name).is_file():
+                    shutil.copy2(source.parent / entry.name, target.parent / entry.name)
     except OSError:
         pass
