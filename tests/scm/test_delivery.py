@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
@@ -77,6 +78,21 @@ def test_a_message_is_asked_for_in_an_empty_directory(place: Project) -> None:
     question, _, changes = note.with_suffix(".prompt").read_text().partition("\n")
     assert question.startswith("Provide a short imperative commit message for the changes. Output only")
     assert "+new" in changes and "new.txt" in changes
+
+
+def test_a_git_that_fails_once_before_the_message_is_asked_for(place: Project) -> None:
+    """The agent has not been asked yet, so the step is repeated like any other."""
+    git, failed = shutil.which("git"), place.home.path / "failed"
+    tools = place.home.path / "bin"
+    tools.mkdir()
+    (tools / "git").write_text(
+        f'#!/bin/sh\n[ "$1" = diff ] && mkdir {failed} 2> /dev/null && exit 128\nexec {git} "$@"\n'
+    )
+    (tools / "git").chmod(0o755)
+    place.extra_env["PATH"] = f"{tools}:{os.environ['PATH']}"
+    committing(place, "echo new > new.txt")
+    result = place.run("run", "-p", "x")
+    assert (result.code, failed.exists(), last_message(place).split("\n")[0]) == (0, True, "Add work")
 
 
 def test_a_long_diff_is_shortened(place: Project) -> None:

@@ -130,7 +130,8 @@ class Driver:
             try:
                 return self._do(step, seq)
             except GitError as error:
-                if self._inbox.is_interrupted() or isinstance(step, RunAgent):
+                is_work = isinstance(step, RunAgent) and step.purpose is Purpose.WORK
+                if self._inbox.is_interrupted() or is_work:
                     raise
                 self._tell(Notice(f"{error.message} Trying again.", detail=True))
                 self._context.wakeup.wait(seconds)
