@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from conftest import Project
 from ralph.process.client import Wakeup, Warden
 from ralph.runs.repository import scm_runner
 from ralph.scm.baseline import Baseline
-from ralph.scm.git import Git, GitError
+from ralph.scm.git import Git, GitDied, GitError, GitOutput
 from ralph.scm.repository import find_repository
+from ralph.scm.tree import Tree
 from ralph.scm.worktrees import Worktrees, mark_ready
 from ralph.store.files import opened_directory
 from scm.worktree_support import Place, place
@@ -135,6 +137,25 @@ def test_everything_is_committed(place: Place) -> None:
     place.tree.keep("Kept", ["lay there"])
     assert place.git("show", "--format=%s", "--name-only", "HEAD").split() == ["Kept", "README.md", "new"]
     assert place.git("status", "--porcelain") == '?? "lay there"\n'
+
+
+def test_a_git_that_is_killed_leaves_no_submodule_behind(place: Place) -> None:
+    """Without the new commit of a nested repository the work would seem to be committed, and nobody would look again."""
+    place.git("init", "-q", "lib")
+    place.git("-C", "lib", "commit", "-q", "--allow-empty", "-m", "One")
+    place.git("add", "lib")
+    place.git("commit", "-qm", "Lib")
+    place.git("-C", "lib", "commit", "-q", "--allow-empty", "-m", "Two")
+    usual = place.tree.runner
+
+    def killed(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> GitOutput:
+        dies = argv[1] == "update-index"
+        return GitOutput(128, b"", "killed", died=True) if dies else usual(argv, variables, stdin)
+
+    with pytest.raises(GitDied):
+        Tree(place.repository, killed, place.baseline).keep("Kept", ())
+    place.tree.keep("Kept", ())
+    assert place.git("rev-parse", "HEAD:lib") == place.git("-C", "lib", "rev-parse", "HEAD")
 
 
 def test_a_merge_without_changes_is_committed_too(place: Place) -> None:

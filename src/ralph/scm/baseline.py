@@ -242,7 +242,9 @@ def add_all(call: Callable[..., GitOutput], git: Git, left_out: Iterable[str]) -
     options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
     added = call("add", *options, stdin=listed(all_but((*left_out, *links))))
     if links:
-        git.attempt("update-index", "--add", "--remove", "-z", "--stdin", stdin=listed(links))
+        noted = git.attempt("update-index", "--add", "--remove", "-z", "--stdin", stdin=listed(links))
+        if noted.died:
+            raise git.error("update-index", noted)
     return added
 
 
