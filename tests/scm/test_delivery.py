@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -194,6 +195,36 @@ def test_a_commit_by_someone_else_meanwhile_is_kept(place: Project) -> None:
     assert place.run("run", "-p", "x").code == 0
     assert place.git("log", "--format=%s") == "Add work\nTheirs\nFirst\n"
     assert {"theirs", "new.txt"} <= set(place.git("ls-tree", "--name-only", "HEAD").split())
+
+
+HIDING = {
+    "a mode": ("git config core.fileMode false; chmod +x script", "[ -x script ]"),
+    "line ends": (
+        "git config core.autocrlf true; printf 'new\\r\\n' > script",
+        "[ $(wc -c < script) = 5 ]",
+    ),
+    "a change": (
+        "sleep 1.1; git config core.trustctime false; git config core.checkStat minimal; touch -r script ../then;"
+        " echo new > script; touch -r ../then script",
+        "grep -q new script",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", some(HIDING, 2))
+def test_configuration_that_an_agent_sets_hides_nothing(place: Project, name: str) -> None:
+    """What the checks saw is what is committed, as git was configured when the run started."""
+    work, check = HIDING[name]
+    place.git("config", "core.fileMode", "true")
+    (place.path / "script").write_text("old\n")
+    place.git("add", "script")
+    os.utime(place.path / "script", (1e9, 1e9))
+    place.git("commit", "-qm", "Script")
+    committing(place, work, guardrails=[{"command": check}])
+    assert place.run("run", "-p", "x").code == 0
+    fresh = place.path.with_name("fresh")
+    place.git("-c", "core.autocrlf=false", "clone", "-q", str(place.path), str(fresh))
+    subprocess.run(["sh", "-c", check], cwd=fresh, check=True)
 
 
 # ---- what is left out ----

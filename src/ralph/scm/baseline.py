@@ -45,6 +45,16 @@ _PLACES = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_CONTENTS = {
+    "core.filemode": "true",
+    "core.symlinks": "true",
+    "core.trustctime": "true",
+    "core.checkstat": "default",
+    "core.autocrlf": "false",
+    "core.eol": "native",
+}
+"""Keys that decide what git sees in a file and whether it looks at all, with git's defaults."""
+
 
 class BaselineRecord(msgspec.Struct, frozen=True):
     """`config` holds the values of each relevant key, `untracked` a fingerprint of each file, `tree` the work tree.
@@ -106,15 +116,28 @@ class Baseline:
         return BaselineRecord(start.config, untracked, start.tree, [*map(_from_json, start.ignored)])
 
     def config(self) -> dict[str, list[str]]:
-        """The keys that can start a program or redirect a push, with their current values."""
+        """The keys that can start a program, redirect a push or hide changes, with their current values."""
         fields = self._git("config", "--list", "--show-scope", "--includes", "-z").decode(errors="replace")
         entries = fields.split("\0")
         found: dict[str, list[str]] = {}
         for scope, entry in zip(entries[::2], entries[1::2], strict=False):
             key, _, value = entry.partition("\n")
-            if scope != "command" and (_PROGRAMS.fullmatch(key) or _PLACES.fullmatch(key)):
+            is_known = key in _CONTENTS or _PROGRAMS.fullmatch(key) or _PLACES.fullmatch(key)
+            if scope != "command" and is_known:
                 found.setdefault(key, []).append(value)
         return found
+
+    def contents_as_started(self) -> dict[str, str]:
+        """Configuration that makes git see the contents of files as when the run started."""
+        start = self.load().config
+        if start.keys().isdisjoint(_CONTENTS):  # nothing recorded, or by an older version
+            return {}
+        now = self.config()
+        return {
+            key: (start.get(key) or [usual])[-1]
+            for key, usual in _CONTENTS.items()
+            if start.get(key) != now.get(key)
+        }
 
     def untracked(self) -> list[str]:
         """Untracked files that are not ignored; nested repositories end with a slash."""

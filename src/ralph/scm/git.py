@@ -141,6 +141,8 @@ class Git:
         self.repository = repository
         self._run = run
         self._filters: dict[str, str] = {}
+        self.pinned: Mapping[str, str] = {}
+        """Configuration that overrides the repository's."""
 
     def __call__(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> bytes:
         """Run a git command that must succeed, and return its output."""
@@ -190,7 +192,8 @@ class Git:
     def variables(self) -> dict[str, str]:
         where = {"GIT_DIR": str(self.repository.git_dir), "GIT_WORK_TREE": str(self.repository.top)}
         quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-        return where | quiet | UNREPLACED | _IDENTITY | config_variables(_OFF | self._filters)
+        config = config_variables({**self.pinned, **_OFF, **self._filters})
+        return where | quiet | UNREPLACED | _IDENTITY | config
 
     def nested(self, index: Path | None = None) -> list[str]:
         """Nested repositories recorded in the index, submodules or not.

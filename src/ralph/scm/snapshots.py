@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -99,10 +99,21 @@ def ref_of(run: str, name: str | int) -> str:
 
 
 class Snapshots:
-    """Takes snapshots of one repository for one run. `scratch` holds the copy of the index."""
+    """Takes snapshots of one repository for one run.
 
-    def __init__(self, repository: Repository, run: Runner, run_id: str, scratch: Path) -> None:
+    `scratch` holds the copy of the index, `config` returns configuration that overrides the repository's.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        run: Runner,
+        run_id: str,
+        scratch: Path,
+        config: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self._git = Git(repository, run)
+        self._config = config
         self._runner = run
         self._run = run_id
         self._scratch = scratch
@@ -149,6 +160,7 @@ class Snapshots:
 
     def _updated(self, name: str | int, *, with_caches: bool = True) -> _Copy:
         """A copy of the index, updated from the working tree."""
+        self._git.pinned = self._config()
         self._git.disarm_filters()
         try:
             copy, changes = self._copy_index()

@@ -38,9 +38,11 @@ class VersionControl:
         self._committer: Committer | None = None
         if repository is not None:
             self._history = History(repository, run, plan.run, self._scratch)
-            self._snapshots = Snapshots(repository, run, plan.run, self._scratch)
             self._baseline = Baseline(
                 Git(repository, run), self._scratch, runs_hooks=not plan.sandbox.is_real
+            )
+            self._snapshots = Snapshots(
+                repository, run, plan.run, self._scratch, self._baseline.contents_as_started
             )
             self._committer = Committer(repository, run, self._baseline, Path(plan.directory))
         self._tasks = self._make_tasks(plan.scm, run)
