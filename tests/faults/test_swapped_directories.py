@@ -84,7 +84,7 @@ def test_t3_a_directory_that_changes_all_the_time(swapped: tuple[Project, Path])
     The result is a race: the run continues, or is refused with a clear error.
     """
     project, outside = swapped
-    project.agent("echo hm", guardrails=[{"command": "true"}])
+    project.agent("echo hm", guardrails=[{"command": "false"}])
     shutil.copy(project.path / ".ralph/settings.json", project.path.parent)
     before = contents(outside)
     ours, away, stopped = project.path / ".ralph", project.path / ".away", threading.Event()

@@ -66,6 +66,20 @@ def test_the_call_for_a_message_changes_nothing_but_the_message(place: Project, 
         assert files_of(place) == ["other", "value"]
 
 
+def test_a_commit_on_another_branch_is_told(place: Project) -> None:
+    """An agent that changes the branch, even when asked for a message, does not hide where its work is."""
+    body = f"""
+        case "$1" in
+            {ASKED}) git -C {place.path} checkout -q -b elsewhere; echo Message;;
+            *) echo new > new.txt; echo '<response>DONE</response>';;
+        esac
+    """
+    place.agent(body, guardrails=[{"command": "true"}], scm={"command": "git", "tasks": ["commit"]})
+    result = place.run("run", "-p", "x")
+    assert (result.code, files_of(place, "elsewhere")) == (0, ["new.txt"])
+    assert "note: The commit is on elsewhere; the run started on main." in result.out
+
+
 def test_a_message_is_asked_for_in_an_empty_directory(place: Project) -> None:
     """The prompt is the question and the changes as text; there is nothing to read and nothing to change."""
     note = place.home.path / "asked"
@@ -184,6 +198,14 @@ def test_what_a_commit_hook_makes_of_the_work_is_checked(place: Project, name: s
     else:
         (run,) = json.loads(place.run("status", "--json").out)
         assert "good" in place.git("show", "HEAD:work").lower() and run["outcome"] == "complete"
+
+
+def test_a_hook_that_refuses_in_silence(place: Project) -> None:
+    """The agent is told that it was a hook."""
+    hook(place, "pre-commit", "exit 1")
+    committing(place, "echo new > new.txt")
+    assert place.run("run", "-p", "x", "-m", "2").code == 1
+    assert "a commit hook refused it without a message" in told(place, 2)
 
 
 def test_a_commit_by_someone_else_meanwhile_is_kept(place: Project) -> None:

@@ -21,6 +21,7 @@ import msgspec
 from ralph.errors import RalphError
 from ralph.scm.caches import caches
 from ralph.scm.git import CHANGES, Git, GitOutput, listed, paths
+from ralph.scm.repository import branch_of
 
 MARKER = ".ralph-active"
 """The marker file of a running PRD loop, which is never part of the work."""
@@ -59,14 +60,15 @@ _CONTENTS = {
 class BaselineRecord(msgspec.Struct, frozen=True):
     """`config` holds the values of each relevant key, `untracked` a fingerprint of each file, `tree` the work tree.
 
-    `ignored` lists ignored files and directories; a directory ends with a slash. `tree` is "" and `ignored` empty in
-    records of older versions.
+    `ignored` lists ignored files and directories; a directory ends with a slash. `tree` and `branch` are "" and
+    `ignored` is empty in records of older versions.
     """
 
     config: dict[str, list[str]]
     untracked: dict[str, str]
     tree: str = ""
     ignored: list[str] = []
+    branch: str = ""
 
 
 _decode = msgspec.json.Decoder(BaselineRecord).decode
@@ -98,7 +100,8 @@ class Baseline:
         prints = self.fingerprints(entry[3:] for entry in entries if entry.startswith("??"))
         untracked = {_to_json(name): value for name, value in prints.items()}
         ignored = [_to_json(entry[3:]) for entry in entries if entry.startswith("!!")]
-        start = BaselineRecord(config, untracked, tree() if tree is not None else "", ignored)
+        branch = branch_of(self._git.repository)
+        start = BaselineRecord(config, untracked, tree() if tree is not None else "", ignored, branch)
         temporary = self._file.with_suffix(".tmp")
         temporary.write_bytes(msgspec.json.encode(start))
         temporary.rename(self._file)
@@ -113,7 +116,8 @@ class Baseline:
             hint = "Start a new run."
             raise RalphError(f"{self._file}: the start of the run cannot be read: {error}", hint) from None
         untracked = {_from_json(name): value for name, value in start.untracked.items()}
-        return BaselineRecord(start.config, untracked, start.tree, [*map(_from_json, start.ignored)])
+        ignored = [*map(_from_json, start.ignored)]
+        return BaselineRecord(start.config, untracked, start.tree, ignored, start.branch)
 
     def config(self) -> dict[str, list[str]]:
         """The keys that can start a program, redirect a push or hide changes, with their current values."""

@@ -17,7 +17,7 @@ from ralph.core.text import clean
 from ralph.scm.baseline import Baseline, BaselineRecord, led_elsewhere
 from ralph.scm.delivery import Deliverer, Delivery, Head
 from ralph.scm.git import Git, GitError, GitOutput, Runner, hint_for, paths
-from ralph.scm.repository import Repository
+from ralph.scm.repository import Repository, branch_of
 from ralph.scm.user_git import UserGit
 
 _MARK = re.compile(rb"^<{7} ", re.MULTILINE)
@@ -74,6 +74,8 @@ class GitTasks:
                     return replace(done, problems=tuple(problems))
             elif problem := self._other(start, words):
                 problems.append(problem)
+        if done.commit and (now := branch_of(self._git.repository)) != start.branch and start.branch:
+            problems.append(f"The commit is on {now or 'no branch'}; the run started on {start.branch}.")
         return replace(done, problems=tuple(dict.fromkeys(problems)), is_changed=self._is_moved(step))
 
     def _is_moved(self, step: Commit) -> bool:
@@ -105,6 +107,8 @@ class GitTasks:
         """A hook refused the commit, which the agent may be able to fix; everything else is an error of git."""
         if done.code != HOOK_REFUSED or hint_for(done.err, self._git.repository):
             raise GitError(self._user_git.failure("commit", done))
+        if not (done.err.strip() or done.out.strip()):
+            return Done(refused="a commit hook refused it without a message")
         return Done(refused=self._user_git.failure("commit", done))
 
     def _proved(self, made: Head, step: Commit) -> Done:
