@@ -285,6 +285,29 @@ def test_a_hook_that_refuses_is_fed_back(place: Project) -> None:
     assert place.git("log", "--format=%s") == "Add work\nFirst\n"
 
 
+HUSKY = """
+    script=$(dirname "$(dirname "$0")")/$(basename "$0")
+    [ ! -f "$script" ] && exit 0
+    exec sh -e "$script"
+"""
+
+
+def test_a_hook_that_runs_the_file_beside_its_folder(place: Project) -> None:
+    """The hooks of husky 9 run a script beside their folder; the one from the start of the run is meant."""
+    mark = place.home.path / "ran"
+    for folder in (".husky/_", ".husky/lib"):
+        (place.path / folder).mkdir(parents=True)
+    place.script(".husky/_/pre-commit", HUSKY)
+    place.script(".husky/pre-commit", f'. "$(dirname "$0")/lib/say.sh"; say mine >> {mark}')
+    place.script(".husky/lib/say.sh", 'say() { echo "$1"; }')
+    place.git("config", "core.hooksPath", ".husky/_")
+    place.git("add", ".husky")
+    place.git("commit", "-q", "--no-verify", "-m", "Husky")
+    committing(place, f"echo new > new.txt; echo 'echo planted >> {mark}' > .husky/pre-commit")
+    assert place.run("run", "-p", "x").code == 0
+    assert mark.read_text() == "mine\n"
+
+
 PLANTED = {
     "hooks path": "mkdir h; cp evil.sh h/pre-commit; git config core.hooksPath h",
     "fsmonitor": "git config core.fsmonitor ./evil.sh",

@@ -17,6 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from ralph.errors import RalphError
 from ralph.scm.caches import caches
@@ -60,8 +61,8 @@ _CONTENTS = {
 class BaselineRecord(msgspec.Struct, frozen=True):
     """`config` holds the values of each relevant key, `untracked` a fingerprint of each file, `tree` the work tree.
 
-    `ignored` lists ignored files and directories; a directory ends with a slash. `tree` and `branch` are "" and
-    `ignored` is empty in records of older versions.
+    `ignored` lists ignored files and directories; a directory ends with a slash. `hooks` is the directory of the hooks in
+    the copy. Records of older versions lack everything from `tree` on.
     """
 
     config: dict[str, list[str]]
@@ -69,6 +70,7 @@ class BaselineRecord(msgspec.Struct, frozen=True):
     tree: str = ""
     ignored: list[str] = []
     branch: str = ""
+    hooks: str = ""
 
 
 _decode = msgspec.json.Decoder(BaselineRecord).decode
@@ -85,7 +87,7 @@ class Baseline:
         self._git = git
         self._directory = directory
         self._kept_hooks = directory / "hooks"
-        self.hooks = self._kept_hooks if runs_hooks else Path(os.devnull)
+        self._runs_hooks = runs_hooks
         self._file = directory / "start.json"
 
     def record(self, tree: Callable[[], str] | None = None) -> None:
@@ -95,13 +97,17 @@ class Baseline:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._git.disarm_filters()
         config = self.config()
-        _copy_hooks(self._hooks_path(config), self._kept_hooks)
+        hooks = self._keep_hooks(self._hooks_path(config))
         entries = paths(self._git("status", *CHANGES, "--ignored=matching"))
         prints = self.fingerprints(entry[3:] for entry in entries if entry.startswith("??"))
-        untracked = {_to_json(name): value for name, value in prints.items()}
-        ignored = [_to_json(entry[3:]) for entry in entries if entry.startswith("!!")]
-        branch = branch_of(self._git.repository)
-        start = BaselineRecord(config, untracked, tree() if tree is not None else "", ignored, branch)
+        start = BaselineRecord(
+            config,
+            untracked={_to_json(name): value for name, value in prints.items()},
+            tree=tree() if tree is not None else "",
+            ignored=[_to_json(entry[3:]) for entry in entries if entry.startswith("!!")],
+            branch=branch_of(self._git.repository),
+            hooks=hooks,
+        )
         temporary = self._file.with_suffix(".tmp")
         temporary.write_bytes(msgspec.json.encode(start))
         temporary.rename(self._file)
@@ -117,7 +123,7 @@ class Baseline:
             raise RalphError(f"{self._file}: the start of the run cannot be read: {error}", hint) from None
         untracked = {_from_json(name): value for name, value in start.untracked.items()}
         ignored = [*map(_from_json, start.ignored)]
-        return BaselineRecord(start.config, untracked, start.tree, ignored, start.branch)
+        return replace(start, untracked=untracked, ignored=ignored)
 
     def config(self) -> dict[str, list[str]]:
         """The keys that can start a program, redirect a push or hide changes, with their current values."""
@@ -194,12 +200,32 @@ class Baseline:
         left_out = set(self.left_out()) if changed else set()
         return any(left_out.isdisjoint(accumulate(name.split("/"), "{}/{}".format)) for name in changed)
 
+    @property
+    def hooks(self) -> Path:
+        """The directory of the hooks that run."""
+        return self._kept_hooks / self.load().hooks if self._runs_hooks else Path(os.devnull)
+
     def has_hooks(self) -> bool:
         try:
             names = os.listdir(self._hooks_path(self.config()))
         except OSError:
             return False
         return any(not name.endswith(".sample") for name in names)
+
+    def _keep_hooks(self, source: Path) -> str:
+        """Copy the hooks, and return their directory in the copy.
+
+        Hooks in a folder of the working tree may call what is beside that folder: husky's `.husky/_/pre-commit` runs
+        `.husky/pre-commit`, and does nothing if it is missing.
+        """
+        around, repository = source.parent, self._git.repository
+        has_own_folder = around.is_relative_to(repository.top)
+        if not has_own_folder or around in (repository.top, repository.common):
+            _copy_hooks(source, self._kept_hooks)
+            return ""
+        _copy_hooks(around, self._kept_hooks)
+        _copy_hooks(source, self._kept_hooks / source.name)
+        return source.name
 
     def _hooks_path(self, config: dict[str, list[str]]) -> Path:
         repository = self._git.repository
@@ -276,10 +302,7 @@ def add_all(call: Callable[..., GitOutput], git: Git, left_out: Iterable[str]) -
 
 
 def _copy_hooks(source: Path, target: Path) -> None:
-    """Copy the hooks and everything in their directory, except samples, broken links and very large directories.
-
-    The hooks that husky makes start the file of the same name one directory up, so those are copied too.
-    """
+    """Copy the hooks and everything in their directory, except samples, broken links and very large directories."""
     target.mkdir(parents=True, exist_ok=True)
     try:
         names = [e for e in source.iterdir() if not e.name.endswith(".sample") and e.exists()]
@@ -290,7 +313,5 @@ def _copy_hooks(source: Path, target: Path) -> None:
                 shutil.copytree(entry, target / entry.name, symlinks=True, dirs_exist_ok=True)
             else:
                 shutil.copy2(entry, target / entry.name)
-                if (source.parent / entry.name).is_file():
-                    shutil.copy2(source.parent / entry.name, target.parent / entry.name)
     except OSError:
         pass
