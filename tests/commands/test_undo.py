@@ -83,6 +83,37 @@ def test_rewind_shows_what_will_change_and_can_be_undone(worked: Project) -> Non
     assert not (worked.path / "old.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("scm", "content", "said"),
+    [
+        ({"command": "git", "tasks": ["commit"]}, "content of a\n", ""),
+        (None, "pointer of a\n", "a.big: restored as git stores it."),
+    ],
+)
+def test_rewind_applies_the_filters_of_the_user(
+    repository: Project, scm: object, content: str, said: str
+) -> None:
+    """A file that git stores through a filter (as of Git LFS) is back with its content, or the user hears about it."""
+    repository.git("config", "filter.big.clean", "sed s/content/pointer/")
+    repository.git("config", "filter.big.smudge", "sed s/pointer/content/")
+    for name in ("user.name", "user.email"):
+        repository.git("config", name, "ada@localhost")
+    (repository.path / ".gitattributes").write_text("*.big filter=big\n")
+    one, two = (repository.path / name for name in ("a.big", "b.big"))
+    for file in (one, two):
+        file.write_text("content of a\n")
+        os.utime(file, (1, 1))
+    repository.git("add", "-A")
+    repository.git("commit", "-qm", "Large files")
+    two.write_text("content of b\n")
+    work = "echo content of c | tee a.big > b.big; echo '<response>DONE</response>'"
+    repository.agent(f'[ "$RALPH_ITERATION" != 1 ] || {{ {work}; }}', snapshots=True, scm=scm)
+    assert repository.run("run", "-p", "x").code == 0
+    result = repository.run("rewind", run_id(repository), "1", "--yes")
+    assert (one.read_text(), two.read_text()) == (content, "content of b\n")
+    assert result.code == 0 and said in result.err
+
+
 def test_rewind_without_a_terminal_needs_yes(worked: Project) -> None:
     """Nothing is changed if there is no terminal to ask on."""
     result = worked.run("rewind", run_id(worked), "1")

@@ -127,12 +127,7 @@ class Deliverer:
         """The regular files among these that have a filter: mode, blob and path."""
         if not changed:
             return []
-        fields = paths(self._git("check-attr", "-z", "--stdin", "filter", stdin=listed(changed)))
-        names = {
-            path
-            for path, value in zip(fields[::3], fields[2::3], strict=True)
-            if value not in ("unspecified", "unset")
-        }
+        names = self._git.filtered(changed)
         if not names:
             return []
         entries = paths(self._git("ls-tree", "-r", "-z", "--full-tree", tree))

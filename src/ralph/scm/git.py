@@ -209,6 +209,12 @@ class Git:
         """Whether any filter was configured at the last `disarm_filters`."""
         return any(name.startswith("filter.") for name in self._filters)
 
+    def filtered(self, names: Iterable[str]) -> set[str]:
+        """Those of the files that have a filter."""
+        fields = paths(self("check-attr", "-z", "--stdin", "filter", stdin=listed(names)))
+        values = zip(fields[::3], fields[2::3], strict=True)
+        return {path for path, value in values if value not in ("unspecified", "unset")}
+
     def disarm_filters(self) -> None:
         """Disable every configured filter. Call this before anything that reads or writes files of the tree."""
         names = self.value("config", "--name-only", "-z", "--get-regexp", r"^(filter|diff|merge)\..*\.")

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ralph.scm.baseline import Baseline
 from ralph.scm.git import Git, Runner, listed, paths
 from ralph.scm.history import Change, History, changes_between
-from ralph.scm.overwrites import in_the_way, incoming, is_behind_link
+from ralph.scm.overwrites import in_the_way, incoming, is_behind_link, named
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.snapshots import Snapshot, Snapshots
+from ralph.scm.user_git import UserGit
 
 
 class Rewind(Struct, frozen=True):
@@ -29,6 +31,8 @@ class Rewind(Struct, frozen=True):
 class Rewinder:
     def __init__(self, repository: Repository, run: Runner, run_id: str, scratch: Path) -> None:
         self._git = Git(repository, run)
+        self._baseline = Baseline(self._git, scratch)
+        self._user_git = UserGit(repository, run, self._baseline)
         self._snapshots = Snapshots(repository, run, run_id, scratch)
         self.history = History(repository, run, run_id, scratch)
         self._index = scratch / "rewind-index"
@@ -72,8 +76,11 @@ class Rewinder:
             path for path in wanted if (self._top / path).is_dir() and not (self._top / path).is_symlink()
         ]
         problems += [f"{path}: blocked by a directory with other files" for path in blocked]
-        self._write(rewind.target, [path for path in wanted if path not in blocked])
+        written = [path for path in wanted if path not in blocked]
+        self._write(rewind.target, written)
         self._restore_index(rewind.target)
+        problems += self._smudge(written)
+        self._git.attempt("update-index", "-q", "--refresh")
         for path in self._not_ignored([path for path in unwanted if path not in in_the_way]):
             problems += self._remove(path)
         return problems + self._lost_nested(wanted)
@@ -81,7 +88,33 @@ class Rewinder:
     def _write(self, target: str, wanted: list[str]) -> None:
         self._index.unlink(missing_ok=True)
         self._git("read-tree", target, index=self._index)
+        self._write_as_stored(wanted)
+
+    def _write_as_stored(self, wanted: list[str]) -> None:
         self._git("checkout-index", "-f", "-z", "--stdin", index=self._index, stdin=listed(wanted))
+
+    def _smudge(self, written: list[str]) -> list[str]:
+        """Write files again that the snapshot has as a filter stores them, such as the pointers of Git LFS.
+
+        Those are the files that were not changed then: their content is that of the index. The filters are the user's,
+        as they were when the run started.
+        """
+        filtered = self._git.filtered(written) if written and self._git.has_filters else set()
+        if not filtered:
+            return []
+        stored = set(paths(self._git("ls-files", "--stage", "-z"))) & set(
+            paths(self._git("ls-files", "--stage", "-z", index=self._index))
+        )
+        names = sorted({entry.partition("\t")[2] for entry in stored} & filtered)
+        if names and not any(key.startswith("filter.") for key in self._baseline.load().config):
+            return [
+                f"{named(names)}: restored as git stores it. Next: delete it, then restore it with: git checkout"
+            ]
+        done = self._user_git("checkout-index", "-f", "-u", "-z", "--stdin", stdin=listed(names))
+        if done.code == 0:
+            return []
+        self._write_as_stored(names)
+        return [self._user_git.failure("checkout-index", done)]
 
     def _not_ignored(self, names: list[str]) -> list[str]:
         """Those that git does not ignore. Git refuses to look behind links and, without an option, into repositories."""
@@ -120,7 +153,6 @@ class Rewinder:
             self._git("read-tree", "--empty")
             return
         self._git("read-tree", then)
-        self._git.attempt("update-index", "-q", "--refresh")
 
     def _lost_nested(self, written: list[str]) -> list[str]:
         """Nested repositories whose files were restored without their history."""
