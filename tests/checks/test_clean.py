@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from conftest import Project
 
 DONE = "echo '<response>DONE</response>'"
@@ -43,3 +45,15 @@ def test_nothing_is_left(repository: Project) -> None:
     where = (repository.path / "where").read_text().strip()
     assert where.rpartition("/")[2].startswith("ralph-clean-")
     assert not (repository.path.parent / where).exists()
+
+
+def test_files_with_a_filter_have_their_content(repository: Project) -> None:
+    """A file that git stores through a filter (as of Git LFS) is in the copy as it is in the project."""
+    repository.git("config", "filter.big.clean", "sed s/content/pointer/")
+    repository.git("config", "filter.big.smudge", "sed s/pointer/content/")
+    (repository.path / ".gitattributes").write_text("*.big filter=big\n")
+    (repository.path / "a.big").write_text("content\n")
+    os.utime(repository.path / "a.big", (1, 1))
+    repository.git("add", "-A")
+    repository.git("commit", "-qm", "A large file")
+    assert run(repository, "true", "grep content a.big")[0] == 0

@@ -148,6 +148,15 @@ class Snapshots:
         """Write the current tree, without git-ignored files and untracked caches, into an empty directory."""
         copy = self._updated("now", with_caches=False)
         self._git("checkout-index", "--all", "--force", f"--prefix={directory}/", index=copy.index)
+        if self._git.has_filters:
+            self._copy_filtered(paths(self._git("ls-files", "-z", index=copy.index)), directory)
+
+    def _copy_filtered(self, names: Sequence[str], directory: Path) -> None:
+        """Copy files with a filter (Git LFS, for example), which git would write as it stores them."""
+        for path in self._git.filtered(names):
+            target = directory / path
+            if target.is_file() and not target.is_symlink():
+                shutil.copyfile(self._git.repository.top / path, target, follow_symlinks=False)
 
     def _without_caches(self, copy: _Copy, tree: str) -> str:
         if not copy.caches:
