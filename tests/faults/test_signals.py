@@ -79,6 +79,7 @@ def arrange(project: Project, phase: str) -> Traces:
         f'case "$1" in *"commit message"*) cd {project.path}; {steps["message"]}; echo Write a file; exit;; esac\n'
         f"echo new > work; [ -e again ] && {DONE} && exit\n{steps['agent']}",
         guardrails=[{"command": project.script("check.sh", steps["guardrail"])}],
+        snapshots=True,
         **scm,
     )
     return left
@@ -113,6 +114,7 @@ def test_p9_signals_stop_a_run_cleanly(repository: Project, phase: str, how: str
     if is_over:
         (project.path / "go").touch()
     assert ralph.result().code == 130, ralph.said
+    assert ": interrupted" not in ralph.said, "what Ralph itself did not finish is no news"
     run = newest(project)
     assert (run.state, run.outcome, run.cause, run.pid) == ("ended", "interrupted", "signal", None)
     assert (project.path / "finished").exists() == is_over

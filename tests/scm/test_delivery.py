@@ -135,6 +135,16 @@ def test_checks_run_again_on_what_a_formatter_made(place: Project) -> None:
     assert "Running the required checks again" in result.err
 
 
+def test_a_formatting_hook_without_checks(place: Project) -> None:
+    """What the hook made of the files is committed, and the claim still counts: there is nothing to run again."""
+    hook(place, "pre-commit", "grep -q DONE work || { tr a-z A-Z < work > w; mv w work; exit 1; }")
+    committing(place, "echo done > work", guardrails=[])
+    result = place.run("run", "-p", "x", "-m", "2")
+    assert (result.code, place.git("show", "HEAD:work")) == (0, "DONE\n")
+    assert place.status()[0]["iteration"] == 1
+    assert "Committing them as they are now" in result.err and "checks again" not in result.err
+
+
 def test_a_formatter_that_breaks_the_work_is_red(place: Project) -> None:
     """Checks that passed before the files were changed prove nothing: the result is checked, and fed back."""
     checks = [{"command": "grep -q good work"}, {"command": "[ $RALPH_ITERATION = 2 ] || echo bad > work"}]

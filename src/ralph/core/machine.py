@@ -446,11 +446,12 @@ def _recheck(state: State, tree: str, why: str) -> State:
         state,
         rechecked=True,
         after=replace(state.after, tree=tree),
-        judged=False,
         verdicts=tuple(verdict for verdict in state.verdicts if not verdict.required),
-        told=(*state.told, f"{why}, so they ran again on the result"),
     )
-    return replace(state, phase=Phase.CHECK if unchecked(state) else Phase.CHANGES)
+    if not unchecked(state):
+        return replace(state, phase=Phase.CHANGES)
+    told = (*state.told, f"{why}, so they ran again on the result")
+    return replace(state, phase=Phase.CHECK, judged=False, told=told)
 
 
 def _is_changed(state: State, seen: Seen) -> bool:

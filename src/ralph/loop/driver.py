@@ -79,6 +79,7 @@ GIT_PAUSES = (0.2, 1.0)
 """Seconds before each new attempt at a step in which git failed."""
 
 RECHECK = "The files changed after they were checked. Running the required checks again."
+RECOMMIT = "The files changed. Committing them as they are now."
 
 
 class Driver:
@@ -113,7 +114,7 @@ class Driver:
                 had_rechecked = self._state.rechecked
                 self._state = machine.apply(self._state, result)
                 if self._state.rechecked and not had_rechecked:
-                    self._tell(Notice(RECHECK))
+                    self._tell(Notice(RECHECK if self._state.phase is Phase.CHECK else RECOMMIT))
                 self._journal.complete(step, result, self._state)
                 self._inbox.retry_when_full(self._journal.flush)
                 if isinstance(step, Stop):
@@ -259,7 +260,8 @@ class Driver:
             if kept is None:
                 return ""
         except RalphError as error:
-            self._warn(error)
+            if not self._inbox.is_interrupted():
+                self._warn(error)
             return ""
         for note in kept.notes:
             self._notice_once(f"Snapshot: {note}.")
