@@ -304,6 +304,14 @@ def test_a_setup_command_prepares_every_worktree(site: Site) -> None:
     assert site.work().code == 0
 
 
+def test_a_setup_command_that_fails_says_why(site: Site) -> None:
+    """The first lines of its output, which often have the reason, are shown along with the last ones."""
+    site.agents(ralph={"setup": "{ printf 'no lock %s\\n' file; seq 1000 2000; } >&2; exit 1"})
+    site.add(task())
+    done = site.work()
+    assert done.code == 2 and "no lock file" in done.err and "2000" in done.err
+
+
 # ---- protected files ----
 
 

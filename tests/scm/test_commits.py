@@ -292,8 +292,8 @@ HUSKY = """
 """
 
 
-def test_a_hook_that_runs_the_file_beside_its_folder(place: Project) -> None:
-    """The hooks of husky 9 run a script beside their folder; the one from the start of the run is meant."""
+def test_a_hook_that_runs_the_file_next_to_its_folder(place: Project) -> None:
+    """The hooks of husky 9 run a script next to their folder; the one from the start of the run is meant."""
     mark = place.home.path / "ran"
     for folder in (".husky/_", ".husky/lib"):
         (place.path / folder).mkdir(parents=True)

@@ -215,7 +215,7 @@ class Baseline:
     def _keep_hooks(self, source: Path) -> str:
         """Copy the hooks, and return their directory in the copy.
 
-        Hooks in a folder of the working tree may call what is beside that folder: husky's `.husky/_/pre-commit` runs
+        Hooks in a folder of the working tree may call what is next to it: husky's `.husky/_/pre-commit` runs
         `.husky/pre-commit`, and does nothing if it is missing.
         """
         around, repository = source.parent, self._git.repository

@@ -20,6 +20,7 @@ from ralph.core.board import (
     RoleRunEnded,
     StartRun,
 )
+from ralph.core.command_output import CommandOutput, shorten
 from ralph.core.events import Event, Notice
 from ralph.core.model import (
     Cause,
@@ -54,6 +55,9 @@ from ralph.store.runs import Run
 from ralph.work import role_plan
 from ralph.work.project_repo import OpenProjectRepo, ProjectRepo
 from ralph.work.role_plan import Assignment, BudgetLeft
+
+MAX_SETUP_OUTPUT = 1500
+"""Characters shown of the output of a setup command that failed."""
 
 LEAST = 0.000001
 """The rest of a budget that is used up; 0 would mean no limit."""
@@ -168,8 +172,9 @@ class TaskTurn:
         if done.exit.ended is Ended.INTERRUPTED:
             raise KeyboardInterrupt
         if done.exit.code != 0:
-            said = (done.err or done.out).decode(errors="replace").strip()[-500:]
-            raise RalphError(f"ralph.setup failed in {worktree}: {command}: {said}")
+            said = CommandOutput((done.err or done.out).decode(errors="replace").strip())
+            shown = shorten(said, MAX_SETUP_OUTPUT).text
+            raise RalphError(f"ralph.setup failed in {worktree}: {command}: {shown}")
 
     def _room_of(self, worktree: Path, scratch: Path) -> confinement.ConfinedRun:
         """The sandbox for setup, before a run exists. A worktree with agent work in it needs one here too."""
