@@ -304,6 +304,20 @@ def test_a_setup_command_prepares_every_worktree(site: Site) -> None:
     assert site.work().code == 0
 
 
+def test_a_file_with_a_filter_is_committed_work(site: Site) -> None:
+    """A file that git stores through a filter (as of Git LFS) is not taken for uncommitted because git compares it again: its time is late."""
+    for name, command in (("clean", "sed s/content/pointer/"), ("smudge", "sed s/pointer/content/")):
+        site.project.git("config", f"filter.big.{name}", command)
+    (site.project.path / ".gitattributes").write_text("*.big filter=big\n")
+    (site.project.path / "a.big").write_text("content\n")
+    site.project.git("add", "-A")
+    site.project.git("commit", "-qm", "A large file")
+    coder_only(site, f"echo more content >> a.big; touch -d tomorrow a.big; {FIXES}; promise CODED")
+    site.add(task())
+    assert site.work().code == 0
+    assert site.project.git("cat-file", "blob", "main:a.big") == "pointer\nmore pointer\n"
+
+
 def test_a_setup_command_that_fails_says_why(site: Site) -> None:
     """The first lines of its output, which often have the reason, are shown along with the last ones."""
     site.agents(ralph={"setup": "{ printf 'no lock %s\\n' file; seq 1000 2000; } >&2; exit 1"})

@@ -89,12 +89,19 @@ class Tree:
 
     # ---- committing and merging ----
 
-    def keep(self, message: str, left_out: Iterable[str]) -> None:
-        """Commit the current state to the branch. No hook and no missing signing key can refuse that."""
+    def keep(self, message: str, left_out: Iterable[str]) -> bool:
+        """Commit the current state to the branch. No hook and no missing signing key can refuse that.
+
+        False if it is that of HEAD already: a file with a filter may only seem to be changed.
+        """
         added = add_all(self.git.attempt, self.git, left_out)
         if added.died or added.code not in (0, 1):  # 1: some files cannot be read
             raise self.git.error("add", added)
+        is_same = self.git.line("write-tree") == self.git.line("rev-parse", "HEAD^{tree}")
+        if is_same and added.code == 0 and not self.is_merging():
+            return False
         self.git("commit", "-q", "--no-verify", "--no-gpg-sign", "--allow-empty", "-m", message)
+        return True
 
     def is_merging(self) -> bool:
         return (self.repository.git_dir / "MERGE_HEAD").exists()

@@ -199,8 +199,7 @@ class OpenProjectRepo(Struct, frozen=True):
             found, tree = Baseline(Git(repository, runner), scratch), Tree(repository, runner, self.baseline)
             if not found.has_changes() and not tree.is_merging():
                 return False
-            tree.keep(message, found.left_out())
-            return True
+            return tree.keep(message, found.left_out())
 
     def put_back(
         self, repository: Repository, branch: str, run: str, snapshot: str, scratch: Path
