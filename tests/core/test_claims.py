@@ -82,6 +82,12 @@ GENUINE = {
     "after a clause that denies something else": f"There was a bug that I could not see; fixed: {TAG}",
     "before a sentence that denies something else": f"{TAG}. It was not easy.",
     "a word that only contains a denial": f"The notification knots are done {TAG}",
+    "an empty line after a command": f"$ make\n\n{TAG}",
+    "a paragraph after command output": f"$ make\nok\n\nAll is good.\nFinished\n{TAG}",
+    "an empty line after an unfinished sentence": f"I removed what the agent must print\n\n{TAG}",
+    "after a time": f"Finished at 10:12:30: {TAG}",
+    "after a date": f"Finished on 2026-11-19: {TAG}",
+    "after a ticket": f"Fixed AUTH-12: {TAG}",
 }
 
 LOST = [
@@ -206,6 +212,8 @@ DECOYS = {
     "instead of, over two spaces": f"Instead  of {TAG} here is a list of open points",
     "denied, text on its own line": "I cannot print <response>\nDONE\n</response>",
     "denied in capitals": f"I CANNOT PRINT {TAG}",
+    "inline code over two lines": f"`{TAG}\n`",
+    "a command": f"$ echo {TAG}",
 }
 
 MISSED = [

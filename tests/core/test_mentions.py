@@ -65,6 +65,12 @@ HONEST = (
         "This answer ends with",
         "This completes the task:",
     ),
+    "Since everything is complete, I'll print the completion tag now:",
+    "I am announcing completion:",
+    *("Next steps: none", "Added an example", "Errors are now printed to stderr", "It works as before"),
+    *("The previous run ended with an error, this one passed", "The module contains everything"),
+    *("Ich gebe jetzt das Tag aus:", "Die Klasse sollte jetzt 0 liefern:", "Es gibt keine Fehler mehr"),
+    *("L'erreur ne devrait plus apparaître :", "No queda nada por hacer:"),
 )
 
 DECOYS = (
@@ -112,6 +118,31 @@ DECOYS = (
     "Your instructions were:",
     "docs/loop.md:",
     "For example:",
+    *("I would have said", "I'd have printed", "I almost said", "I'd love to say", "I refuse to say"),
+    *(
+        "The last agent wrongly said",
+        "The previous iteration ended with",
+        "The file README.md contains the line",
+    ),
+    *(
+        "I'm not emitting",
+        "Before declaring",
+        "Without stating",
+        "It's too early for",
+        "It would be premature to claim",
+    ),
+    *(
+        "Two tests to go until",
+        "I am far from",
+        "One more round before",
+        "Tomorrow:",
+        "My last line is going to be",
+    ),
+    *("My plan: 1) fix lint 2)", "Expected final output:", "Here is a sample:", "I withhold"),
+    *("echo '", "~~", "<!--", "<code>", "<pre>\n"),
+    *("Ich kann", "Ich werde", "Sobald die Tests grün sind, gebe ich", "Noch nicht", "Noch kein"),
+    *("Je ne peux pas encore dire", "J'écrirai", "Je ne dois pas écrire", "Pas encore"),
+    *("Todavía no puedo decir", "Cuando pasen las pruebas, imprimiré", "No debo imprimir"),
 )
 
 
@@ -173,6 +204,7 @@ def test_a_sentence_ends(lines: str) -> None:
         " as the last line of the answer",
         "? No.",
         " now?",
+        *(" now would be a lie", " depends on the review", " noch nicht", ", sobald die Tests laufen"),
     ],
 )
 def test_a_sentence_that_continues_behind_the_tag(behind: str) -> None:
@@ -196,7 +228,7 @@ def test_a_sentence_that_continues_behind_the_tag(behind: str) -> None:
         *(
             " now that it builds",
             " is my answer",
-            ", if you ask me",
+            *(", if you ask me", ", wenn du mich fragst"),
             " If you need more, tell me.",
             " Again, thanks!",
         ),

@@ -44,7 +44,7 @@ _LISTED = re.compile(
     r"""\s*(?: [|│┃]                         # a table, a frame
              | \+{1,2}\s*(?=<) | -{1,2}(?=<)  # a line of a diff
              | \d+\s*[:|→\t]                # a numbered line of a listing
-             | [^<]{0,200}?[:-]\d+[:-](?:\d+:|\s*(?=<))  # a hit of a search
+             | [^<]{0,200}?(?<!\b\d\d)(?::\d+:(?:\d+:|\s*(?=<))|(?<!\b\d{4})-\d+-\s*(?=<))  # a hit of a search, no time or date
            )""",
     re.VERBOSE,
 )
@@ -142,9 +142,9 @@ class Scanner:
         if not newline:
             self._grow(rest)
             return
-        first, _, block = (self._partial + whole).partition("\n")
+        first, more, block = (self._partial + whole).partition("\n")
         self._lines(first, was_long=self._is_long)
-        if block:
+        if more:
             self._lines(block)
         self._partial, self._is_long = "", False
         self._grow(rest)
@@ -211,7 +211,9 @@ class Scanner:
 
         Lines after a shell prompt, up to an empty line, are command output.
         """
-        for line in text[-_LONGEST_LINE:].rpartition("\n\n")[2].split("\n"):
+        _, is_paragraph, end = text[-_LONGEST_LINE:].rpartition("\n\n")
+        self._is_output = self._is_output and not is_paragraph
+        for line in end.split("\n"):
             self._is_output = bool(line.strip()) and (self._is_output or bool(_COMMAND.match(line)))
         self._before = f"{self._before}\n{text[-_KEPT:]}"[-_KEPT:]
 
@@ -245,7 +247,7 @@ class Scanner:
             return INDENTED
         if _QUOTED.match(line):
             return QUOTATION
-        return LISTING if self._is_output or _LISTED.match(line) else ""
+        return LISTING if self._is_output or _LISTED.match(line) or _COMMAND.match(line) else ""
 
     def _is_fenced(self, line: str) -> bool:
         mark = _FENCE.match(line)
@@ -264,6 +266,7 @@ class Scanner:
         for tag in list(self._tag.finditer(line))[-_MAX_TAGS:]:
             is_code = plain[tag.start()] == " "
             if not tag[1]:
+                is_code = is_code or plain[: tag.start()].endswith("`")  # code that ends on another line
                 why = region or (CODE if is_code else ECHO if self._is_echo(line, tag.start()) else "")
                 self._open = _OpenTag(f"{self._before}\n{plain[: tag.start()]}"[-_KEPT:], why, region)
             elif self._open is not None and (self._open.why or not is_code):
