@@ -1,13 +1,14 @@
 """Redact secrets: tokens of well-known formats, and the values of environment variables that look secret.
 
 All output of agents and checks goes through a `Redactor` before it is stored, shown or fed back. An automaton scans
-for the prefixes of secrets at some 500 MB/s; the exact rules run only on text with a hit.
+for the prefixes of secrets at some 500 MB/s; the exact rules run only on text with their prefix.
 """
 
 from __future__ import annotations
 
 import base64
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 
@@ -94,24 +95,50 @@ class Secrets:
         self._literals = {value.encode() for value in values}
 
     @cached_property
-    def _begins(self) -> BytesAhoCorasick:
-        begins = {begin for starts, _ in RULES.values() for begin in starts} | self._literals
-        hidden = {piece for begin in begins for piece in _base64_pieces(begin)}
-        return BytesAhoCorasick(sorted(begins | hidden))
+    def _begins(self) -> frozenset[bytes]:
+        return frozenset(begin for starts, _ in RULES.values() for begin in starts) | self._literals
 
     @cached_property
-    def _rules(self) -> list[re.Pattern[bytes]]:
-        known = [re.compile(rule, re.DOTALL | re.MULTILINE) for _, rule in RULES.values()]
+    def _hidden(self) -> frozenset[bytes]:
+        """What the prefixes look like in base64."""
+        return frozenset().union(*map(_base64_pieces, self._begins))
+
+    @cached_property
+    def _known(self) -> list[bytes]:
+        return sorted(self._begins | self._hidden)
+
+    @cached_property
+    def _automaton(self) -> BytesAhoCorasick:
+        return BytesAhoCorasick(self._known)
+
+    @cached_property
+    def _rules(self) -> list[tuple[frozenset[bytes], re.Pattern[bytes]]]:
+        known = [
+            (frozenset(begins), re.compile(rule, re.DOTALL | re.MULTILINE)) for begins, rule in RULES.values()
+        ]
         longest_first = sorted(self._literals, key=len, reverse=True)
-        return known + [re.compile(re.escape(value)) for value in longest_first]
+        return known + [(frozenset([value]), re.compile(re.escape(value))) for value in longest_first]
 
     def redact(self, text: bytes) -> bytes:
         """Return the text with its secrets replaced. Text without secrets, the usual case, is returned unchanged."""
-        if not self._begins.find_matches_as_indexes(text):
+        if not self._automaton.find_matches_as_indexes(text):
             return text
-        for rule in self._rules:
+        for rule in self._rules_for(text):
             text = rule.sub(MARK, text)
-        return _BASE64_RUN.sub(self._unhidden, text)
+        hits = self._automaton.find_matches_as_indexes(text, overlapping=True)
+        hidden = sorted(start for number, start, _ in hits if self._known[number] in self._hidden)
+
+        def shown(run: re.Match[bytes]) -> bytes:
+            first = bisect_left(hidden, run.start())
+            return self._unhidden(run) if first < len(hidden) and hidden[first] < run.end() else run[0]
+
+        return _BASE64_RUN.sub(shown, text) if hidden else text
+
+    def _rules_for(self, text: bytes) -> list[re.Pattern[bytes]]:
+        """The rules whose prefixes are in the text."""
+        hits = self._automaton.find_matches_as_indexes(text, overlapping=True)
+        found = {self._known[number] for number, _, _ in hits}
+        return [rule for begins, rule in self._rules if not begins.isdisjoint(found)]
 
     def text(self, text: str) -> str:
         return self.redact(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
@@ -119,7 +146,7 @@ class Secrets:
     def _unhidden(self, run: re.Match[bytes]) -> bytes:
         """Redact a whole run of base64 if a secret is encoded in it."""
         plain = (_decoded(run[0][offset:]) for offset in range(4))
-        return MARK if any(rule.search(text) for text in plain for rule in self._rules) else run[0]
+        return MARK if any(rule.search(text) for text in plain for rule in self._rules_for(text)) else run[0]
 
 
 @lru_cache(maxsize=8)
