@@ -153,11 +153,17 @@ sh: 1: pytes: not found
 fatal: not a git repository (or any of the parent directories): .git
 Segmentation fault (core dumped)
 Cannot find module './x'
+thread stopped, IOError
 """
 
 HARMLESS = {
+    "applications": """\
+request 17 handled without errors
+done without any failures
+""",
     "pytest": """\
 tests/test_x.py::test_error PASSED [ 50%]
+tests/test_x.py::test_an_error
 [gw0] [ 50%] PASSED tests/test_x.py::test_error
 PASSED test_error
 tests/errors/test_x.py .....                                     [ 50%]

@@ -34,7 +34,7 @@ _PASSED = re.compile(
 """Lines that report a success, even of a test that is named after a failure, or nothing."""
 
 _NONE_FAILED = re.compile(
-    r"\b(?:0|no) (?:tests? )?(?:fail\w*|errors?)\b|\b(?:fail\w*|errors?)\b[\"']?\s*[:=]?\s*0(?=\s*(?:[,;|)\]}]|\.?$))",
+    r"\b(?:0|no|without(?: any)?) (?:tests? )?(?:fail\w*|errors?)\b|\b(?:fail\w*|errors?)\b[\"']?\s*[:=]?\s*0(?=\s*(?:[,;|)\]}]|\.?$))",
     re.IGNORECASE,
 )
 """Parts of a line that count no failure."""
@@ -87,7 +87,7 @@ _REPORT_WITHIN = re.compile(
 _WORD = re.compile(
     r"\b(?:fail(?:ed|s|ing|ures?)?|errors?|fatal|panicked|undefined|cannot|timed out|not found"
     r"|no such file|permission denied|segmentation fault|core dumped)\b"
-    r"|\w(?:Error|Exception)\b|[✗✘✕✖❌]",
+    r"|(?-i:\w(?:Error|Exception))\b|[✗✘✕✖❌]",
     re.IGNORECASE,
 )
 _DETAIL = re.compile(
