@@ -246,3 +246,16 @@ def test_an_interrupted_judge_gives_no_verdict(project: Project) -> None:
 
     with judging(project, "exec sleep 60", heard) as found:
         assert found.outcome(CRITERION) == CheckOutcome(None, Usage())
+
+
+def test_parallel_stages_with_judges_share_the_repository(repository: Project) -> None:
+    """Every stage asks git for the diff; one after the other, since they share the process that starts git."""
+    stages = [
+        {"name": f"criterion {number}", "method": "semantic", "config": {"check_for": ["It works"]}}
+        for number in range(4)
+    ]
+    check = Check("semantic", "multi_stage", json.dumps({"parallel": True, "stages": stages}))
+    base = repository.git("rev-parse", "HEAD").strip()
+    (repository.path / "new.txt").write_text("new\n")
+    with judging(repository, f"echo '{MET}'", base=base) as found:
+        assert [part.green for part in found.verdict(check).parts] == [True] * 4

@@ -80,6 +80,7 @@ class CheckRunner:
         self.context, self.plan, self.agents = context, context.plan, agents
         self.slugs = log_slugs([check.name for check in self.plan.checks])
         self.known: dict[tuple[object, ...], Shell] = {}
+        self.git = threading.Lock()  # parallel stages share the repository and the warden of its commands
         self._iteration = 0
 
     def check(self, check: Check, iteration: CheckedIteration) -> CheckOutcome:
@@ -177,7 +178,8 @@ class RunCheckContext(Struct, frozen=True):
     def _tree(self, command: str) -> str:
         """The tree id if checks share this command, otherwise ""."""
         if self.runner.repeats(command):
-            return self.runner.context.vcs.tree()
+            with self.runner.git:
+                return self.runner.context.vcs.tree()
         return ""
 
     @contextmanager
@@ -233,10 +235,12 @@ class RunCheckContext(Struct, frozen=True):
     # ---- changes ----
 
     def diff(self) -> str:
-        return self.runner.context.vcs.diff(self.runner.plan.base)
+        with self.runner.git:
+            return self.runner.context.vcs.diff(self.runner.plan.base)
 
     def changed(self, globs: Sequence[str], trusted: str, absent: Sequence[str] = ()) -> list[Changed]:
-        touched = self.runner.context.vcs.touched(globs, trusted, absent)
+        with self.runner.git:
+            touched = self.runner.context.vcs.touched(globs, trusted, absent)
         return [Changed(change.path, diff, is_new=change.kind == "A") for change, diff in touched]
 
     # ---- the judge ----
