@@ -480,6 +480,19 @@ def test_an_exhausted_limit_is_refused(
     )
 
 
+def test_a_run_that_never_claimed_cannot_continue_without_an_iteration(project: Project) -> None:
+    """If its iterations are used up, resume says how to allow more instead of stopping at once."""
+    project.agent("echo nothing to add", guardrails=[{"command": "true"}])
+    project.run("run", "-p", "x", "-m", "2")
+    run = only(project)
+    result = project.run("resume")
+    assert (run.reason, result.code, result.err.splitlines()[-1]) == (
+        "all checks green, never claimed",
+        2,
+        f"  Raise the limit: ralph resume {run.id} -m 4",
+    )
+
+
 @pytest.mark.parametrize(
     ("how", "arguments", "more"),
     [

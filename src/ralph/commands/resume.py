@@ -105,7 +105,8 @@ def _check(run: Run, brief: RunBrief, go_on: Resume) -> None:
         Cause.TOKENS: (brief.usage.tokens, go_on.tokens, brief.limits.tokens, "--max-tokens"),
         Cause.DURATION: (brief.elapsed, go_on.seconds, brief.limits.seconds, "--max-duration-seconds"),
     }
-    cause = stop.cause if stop.cause in used or go_on.iterations is None else Cause.ITERATIONS
+    needs_iteration = stop.cause in (Cause.NEVER_CLAIMED, Cause.STAGNATION) or go_on.iterations is not None
+    cause = Cause.ITERATIONS if needs_iteration and stop.cause not in used else stop.cause
     spent, given, old, option = used.get(cause, (0.0, None, 0.0, ""))
     limit = old if given is None else given
     if spent >= limit and (limit > 0 or cause is Cause.ITERATIONS):
