@@ -192,7 +192,8 @@ class RunCheckContext(Struct, frozen=True):
         with ExitStack() as stack:
             where, copy = context.runtime.project, ""
             if is_clean:
-                whole, project = stack.enter_context(context.vcs.fresh_copy())
+                with self.runner.git:
+                    whole, project = stack.enter_context(context.vcs.fresh_copy())
                 copy = str(whole)
                 where = stack.enter_context(opened_directory(str(project)))
             for part in directory.split("/"):
