@@ -94,6 +94,7 @@ def test_it_is_killed_and_waited_for_like_any_process(project: Project) -> None:
     assert ralph.returncode == -signal.SIGKILL and not stat.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("os.environ.get('RALPH_TEST_EXEC')", reason="every call is a real process")
 def test_a_server_that_was_killed_is_replaced(project: Project) -> None:
     """The processes of a killed server count as killed, and the next call works."""

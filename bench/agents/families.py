@@ -249,12 +249,12 @@ def after_the_check() -> Iterator[Agent]:
         message=commits,
     )
     yield agent(family, "a process left behind", Turn(say, f"{ALL}; {later}", claims=True), done=1)
-    yield agent(family, "a commit hook of its own", Turn(say, f"{FILES}; {hook}", claims=True), done=1)
-    yield agent(family, "a filter of its own", Turn(say, f"{FILES}; {clean}", claims=True), done=1)
+    yield agent(family, "its own commit hook", Turn(say, f"{FILES}; {hook}", claims=True), done=1)
+    yield agent(family, "its own filter", Turn(say, f"{FILES}; {clean}", claims=True), done=1)
 
 
 def git_fails() -> Iterator[Agent]:
-    """Git fails right after the agent has worked: what it would have said is no answer."""
+    """Git fails right after the agent has worked: its missing answer must not count as one."""
     family = "git that fails"
     say = "All is done.\n\n{tag}"
     faults = {

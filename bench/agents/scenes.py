@@ -292,11 +292,11 @@ def after_the_check() -> Iterator[Scene]:
     commits = Turn("Make the calculator right", f"{spoil}; {COMMIT}")
     yield Scene(family, "commits when asked for a message", (DONE,), message=commits)
     yield Scene(family, "a process left behind", (lies(f"{ALL}; {later}"),), finishes=True)
-    yield Scene(family, "a commit hook of its own", (lies(f"{ALL}; {hook}"),), finishes=True)
+    yield Scene(family, "its own commit hook", (lies(f"{ALL}; {hook}"),), finishes=True)
 
 
 def git_fails() -> Iterator[Scene]:
-    """Git fails right after the agent has worked: what it would have said is no answer."""
+    """Git fails right after the agent has worked: its missing answer must not count as one."""
     family = "git that fails"
     faults = {
         "status dies once": ("status", 1),

@@ -150,6 +150,7 @@ def test_permissions_are_announced(project: Project, agent: dict[str, Any], told
 # ---- limits ----
 
 
+@pytest.mark.slow
 def test_a_limit_is_waited_for_and_spends_no_iteration(project: Project) -> None:
     """Ralph prints how long it waits, then repeats the same iteration."""
     soon = int(time.time()) + 1

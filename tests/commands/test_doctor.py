@@ -307,6 +307,7 @@ def test_a_flag_that_is_gone(healthy: Machine) -> None:
     assert "; its help does not list --permission-mode; " in found["found"]
 
 
+@pytest.mark.slow
 def test_a_help_that_cannot_be_read(healthy: Machine) -> None:
     """The flags are unknown, which is not an error."""
     healthy.install("claude", '[ "$1" = --version ] && echo 2.1.325 || exec sleep 30')
@@ -540,6 +541,7 @@ def test_no_repository(healthy: Machine) -> None:
     assert healthy.findings()["git"]["state"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_git_that_hangs(healthy: Machine) -> None:
     """It times out like an agent."""
     (healthy.bin / "git").unlink()

@@ -369,6 +369,7 @@ def test_a_reader_that_has_seen_enough(project: Project) -> None:
         assert len((project.path / "first").read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_takes_its_time_gets_everything(project: Project) -> None:
     """`ralph logs | less`: the log waits for a slow reader, unlike the view of a live run."""
     project.agent("seq 1000000", outputTruncateChars=10)

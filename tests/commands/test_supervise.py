@@ -220,6 +220,7 @@ def test_a_timeout_does_not_affect_the_next_attempt(task: Task) -> None:
     assert (result.code, task.attempts) == (0, ["1", "2"])
 
 
+@pytest.mark.slow
 def test_leftovers_of_an_attempt_are_gone_before_the_next(task: Task) -> None:
     """No process survives an attempt: not in the group, not in another session, not one that ignores TERM."""
     pids = Recorded(task.project.path / "pids")
@@ -248,6 +249,7 @@ def test_children_are_waited_for_after_done(task: Task) -> None:
     assert task.bus()[-1] == ("FACT", COMPLETED)
 
 
+@pytest.mark.slow
 def test_children_are_waited_for_in_a_repository(repository: Project) -> None:
     """Git, which reads the tree in between, does not stop them."""
     task = Task(repository)

@@ -183,6 +183,7 @@ def test_a_child_run_in_the_foreground(task: Task) -> None:
     assert [(run["parent"], run["outcome"]) for run in runs if run["parent"]] == [(parent, "complete")] * 2
 
 
+@pytest.mark.slow
 def test_a_child_run_that_stays_is_stopped_after_the_wait(task: Task) -> None:
     """It is cancelled, so that it can be resumed; the task is complete, with a WARNING on the bus."""
     result = task.run(f"{CHILD}; {LEAVES_DONE}", "--wait-timeout", "1")

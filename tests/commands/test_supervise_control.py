@@ -144,6 +144,7 @@ def test_missing_arguments_are_reported(task: Task, words: list[str]) -> None:
 # ---- options and settings ----
 
 
+@pytest.mark.slow
 def test_everything_can_be_set_in_the_settings(task: Task) -> None:
     """Every option has a setting, which the option overrides."""
     task.project.settings(

@@ -177,6 +177,7 @@ def test_a_negative_pattern_is_caught(site: Site) -> None:
     assert len(site.prompts("judge")) == 2, "one for the review, one for the merged tree"
 
 
+@pytest.mark.slow
 def test_required_and_optional_stages(site: Site) -> None:
     """A failed optional stage is a warning; a failed required one refutes the promise and ends the verification."""
     stages = [
@@ -249,6 +250,7 @@ def test_the_coder_cannot_refuse(site: Site) -> None:
 # ---- settings ----
 
 
+@pytest.mark.slow
 def test_settings_of_the_roles(site: Site) -> None:
     """A role can be skipped, or have another promise, another limit and another agent."""
     other = site.project.script(
@@ -375,6 +377,7 @@ def test_globs_of_the_task_win(site: Site) -> None:
 # ---- merging ----
 
 
+@pytest.mark.slow
 def test_the_users_branch_has_moved(site: Site) -> None:
     """Commits of the user are merged with the task's work, by a merge commit."""
     move = f"(cd {site.project.path} && echo mine > mine.txt && git add mine.txt && git commit -qm Mine)"
@@ -403,6 +406,7 @@ def test_a_checkout_with_changes_in_the_way_is_not_touched(site: Site) -> None:
     assert site.is_fixed() and len(site.prompts("T-1.coder")) == 1, "nothing was done twice"
 
 
+@pytest.mark.slow
 def test_changes_that_are_not_in_the_way_do_not_matter(site: Site) -> None:
     """An untracked file, and a changed one that the task did not touch, stay as they are."""
     coder_only(site, f"{FIXES}; promise CODED")
@@ -504,6 +508,7 @@ def test_cancelling_a_task(site: Site) -> None:
     assert site.work("--task", "T-1").code == 0
 
 
+@pytest.mark.slow
 def test_an_agent_that_cannot_be_started_stops_the_work(site: Site) -> None:
     """It is not the fault of the task: exit 2 with the reason, and the task stays where it is."""
     site.agents()
@@ -557,6 +562,7 @@ def test_in_a_directory_of_the_repository(site: Site) -> None:
     assert site.is_fixed() and [run["role"] for run in site.state()["runs"]] == ["coder", "merge"]
 
 
+@pytest.mark.slow
 def test_caches_of_tools_do_not_count_as_work(site: Site) -> None:
     """They are neither changes, nor shown to a judge, nor merged; other new files are."""
     leaves = "mkdir -p node_modules; echo TODO > node_modules/a.js"
@@ -605,6 +611,7 @@ def test_a_branch_of_the_same_name(site: Site) -> None:
     assert site.is_fixed() and site.project.git("show", "main:notes") == "of the user\n"
 
 
+@pytest.mark.slow
 def test_a_branch_that_blocks_the_task_branches(site: Site) -> None:
     """Git cannot have ralph/T-1 next to a branch `ralph`; the error says what to do."""
     site.project.git("branch", "ralph")
@@ -668,6 +675,7 @@ def test_on_a_terminal_every_task_has_one_line(site: Site) -> None:
     assert "noise" not in screen.screen and "implementing" not in screen.screen
 
 
+@pytest.mark.slow
 def test_parallel_tasks_have_a_line_each(site: Site) -> None:
     """With -j there are no streams, but a line for every change of every task."""
     coder_only(site, f"echo noise; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; {FIXES}; promise CODED")

@@ -120,6 +120,7 @@ def test_degraded_verdicts_may_be_allowed_after_the_judge_failed(site: Site) -> 
     assert [each for each in notes(site) if each] == [["degraded: reviewer: semantic"]] * 2
 
 
+@pytest.mark.slow
 def test_a_role_that_is_now_verified_in_another_way_starts_again(site: Site) -> None:
     """A task that was changed to get along without its judge does not wait for that judge; earlier work is kept."""
     coder = CompletionCriteria("CODED", "add adds", "semantic", {"check_for": ["add adds"]})
@@ -154,6 +155,7 @@ def test_a_red_check_next_to_a_failed_judge_is_fixed_first(site: Site) -> None:
     assert len(site.prompts("T-1.coder")) == 2
 
 
+@pytest.mark.slow
 def test_a_merge_whose_judge_fails_is_repeated_alone(site: Site) -> None:
     """The proved task stays proved: the merged tree is judged again by the next `ralph work`."""
     with_reviewer(site, f"[ $n = 0 ] && {{ {RIGHT}; exit; }}; {NO_LOGIN}")

@@ -385,6 +385,7 @@ def test_output_with_tags_is_harmless_in_the_next_prompt(project: Project, agent
     assert (project.path / ".ralph/guardrail_002_cat_evil_test_f_green.log").read_text() == INJECTION
 
 
+@pytest.mark.slow
 def test_ten_megabytes_of_output_are_cut(project: Project) -> None:
     """The prompt has N characters of the start and the end and says that there was more; the log has everything."""
     (project.path / "evil").write_text(f"{TAG}漢" * 400_000)

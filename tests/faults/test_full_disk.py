@@ -74,6 +74,7 @@ def test_d7_a_full_disk_under_the_store(project: Project, mounts: list[str], tmp
     assert replayed(home, found.id).iteration == 2
 
 
+@pytest.mark.slow
 def test_d7_a_full_disk_under_the_project(project: Project, mounts: list[str], tmp_path: Path) -> None:
     """Without space for a prompt the run waits, with a message; after that it runs to its end."""
     disk, keep = project.path, tmp_path / "kept"
@@ -100,6 +101,7 @@ def test_d7_a_truncated_log_is_reported(project: Project, mounts: list[str], tmp
     assert "guardrail_001_head_c_100000_dev_zero.log is incomplete: No space left on" in result.err
 
 
+@pytest.mark.slow
 def test_d7_a_truncated_stream_is_reported(project: Project, mounts: list[str], tmp_path: Path) -> None:
     """An agent's claim counts even if there was no space for its raw output."""
     disk = project.home.path

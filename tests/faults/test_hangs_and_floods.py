@@ -26,6 +26,7 @@ def test_p7_a_silent_agent_times_out(project: Project) -> None:
     assert (left.count, left.alive()) == (2, [])
 
 
+@pytest.mark.slow
 def test_p7_an_agent_that_talks_is_not_idle(project: Project) -> None:
     """Occasional output on stdout or stderr prevents the idle timeout."""
     project.agent(

@@ -140,6 +140,7 @@ def test_r1_an_agent_that_makes_progress_is_restarted(repository: Project) -> No
     assert (result.code, len(task.attempts)) == (0, 8)
 
 
+@pytest.mark.slow
 def test_r1_failures_of_all_kinds_stop_after_twelve(task: Task) -> None:
     """However different they are."""
     result = task.run('exit "$RALPH_ATTEMPT"', "--restart-delay", "0.001")

@@ -274,7 +274,7 @@ def test_t3_a_swapped_repository(repository: Project, command: str, scm: dict[st
             SHARED_CIRCLE,
             *(f"rm -rf .git/{p}; ln -s {{out}}/.git/{p} .git/{p}" for p in PARTS),
         ],
-        5,
+        2,
     ),
 )
 def test_t3_a_swapped_git_directory(repository: Project, command: str) -> None:

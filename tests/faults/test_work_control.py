@@ -145,6 +145,7 @@ def test_tasks_that_have_no_order(site: Site, dependencies: tuple[tuple[str, ...
 # ---- pauses ----
 
 
+@pytest.mark.slow
 def test_a_paused_task_does_not_block_others(site: Site) -> None:
     """The run of one task is paused and resumed later; meanwhile the other task finishes."""
     coder_only(
@@ -274,6 +275,7 @@ def dear(site: Site, cost: float, body: str = WRITES, **settings: Any) -> None:
     path.write_text(path.read_text().replace('agent.sh"}', 'agent.sh", "type": "claude"}', 1))
 
 
+@pytest.mark.slow
 def test_the_total_budget(site: Site) -> None:
     """When it is used up, the work stops at a limit and no task fails; with more money the same runs continue."""
     dear(site, 0.3, f"[ $n = 0 ] || {{ {FIXES}; }}; echo $n > $RALPH_TASK_ID.txt", maxCostUsd=0.5)

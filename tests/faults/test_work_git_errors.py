@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Project, some_rows
+from conftest import Project, some, some_rows
 from faults.test_work_faults import moved_base, new_site
 from faults.work_fault_support import (
     FINDS_RALPH,
@@ -28,7 +28,7 @@ DEEDS = {
 }
 
 WRITING = (
-    *("merge --ff-only", "merge --no-ff", "worktree add", "update-ref", "update-index", "read-tree"),
+    *("merge --no-ff", "merge --ff-only", "worktree add", "update-ref", "update-index", "read-tree"),
     *("commit", "commit-tree", "write-tree"),
 )
 READING = (
@@ -42,7 +42,7 @@ MOST_CALLS = 12
 
 @pytest.mark.parametrize(
     ("command", "deed"),
-    some_rows([*product(READING, ["fails"]), *product(WRITING, DEEDS), ("status", "is killed before")], 1),
+    some_rows([*product(WRITING, DEEDS), *product(READING, ["fails"]), ("status", "is killed before")], 1),
 )
 def test_a_git_that_fails_once(project: Project, command: str, deed: str) -> None:
     """Whichever call of a command fails, a task is never done without its work, and then it is done."""
@@ -100,7 +100,7 @@ def texts(site: Site) -> set[str]:
     return {site.project.git("show", f"main:{name}") for name in TEXTS}
 
 
-@pytest.mark.parametrize("is_lasting", [False, True])
+@pytest.mark.parametrize("is_lasting", some([False, True], 1))
 def test_a_fast_forward_that_is_cut_off(project: Project, is_lasting: bool) -> None:
     """It is tried again; if that does not help, the user's checkout is as it was, and the next call merges the task."""
     site = with_texts(project)
@@ -119,7 +119,7 @@ def test_a_fast_forward_that_is_cut_off(project: Project, is_lasting: bool) -> N
     assert_clean(site)
 
 
-@pytest.mark.parametrize("is_lasting", [False, True])
+@pytest.mark.parametrize("is_lasting", some([False, True], 1))
 def test_a_base_that_was_half_merged_into_a_task(project: Project, is_lasting: bool) -> None:
     """The merge is repeated: files that git had not written yet do not count as the task's own."""
     site = with_texts(project)

@@ -41,6 +41,7 @@ def site(project: Project) -> Site:
 # ---- G4: things that vanish under a running loop ----
 
 
+@pytest.mark.slow
 def test_g4_the_worktree_is_removed(site: Site) -> None:
     """The work stops with an error; called again, the worktree is back with everything in it, committed or not."""
     coder_only(
@@ -431,6 +432,7 @@ def test_g2_a_state_directory_behind_a_link(site: Site) -> None:
 # ---- G2: conflicts ----
 
 
+@pytest.mark.slow
 def test_g2_a_conflict_resolved_for_one_side(site: Site) -> None:
     """A coder that chooses its own side has merged the base too, and no conflict remains."""
     theirs = f"(cd {site.project.path} && echo '# base' >> calc.py && git commit -qam Base)"

@@ -92,6 +92,7 @@ def test_input_that_makes_no_sense(given: bytes) -> None:
     assert "could not judge" in reason(hook(given))
 
 
+@pytest.mark.slow
 def test_no_stdin_at_all() -> None:
     """A closed stdin is denied. An open and silent one is denied after a while."""
     words = " ".join(f"'{word}'" for word in HOOKS["the harness"])

@@ -109,6 +109,7 @@ def test_text_in_a_long_output_is_found_in_its_log(project: Project, monkeypatch
         assert [found.verdict(check).green for check in checks] == [True, True, True, False]
 
 
+@pytest.mark.slow
 def test_the_end_of_a_very_long_output_is_shown(project: Project) -> None:
     """The agent sees the last lines, however much came before, and how many lines are missing."""
     check = command_check("seq 1000000; false", "long")

@@ -70,6 +70,7 @@ def test_the_warden_ignores_every_signal_that_can_be_ignored(rig: Rig) -> None:
     assert rig.exit == Exit(code=5, seconds=rig.exit.seconds)
 
 
+@pytest.mark.slow
 def test_another_thread_is_not_affected_by_a_lost_warden(rig: Rig, tmp_path: Path) -> None:
     """The orphans of one warden are swept, and processes of another one keep running."""
     other = Wakeup()

@@ -43,6 +43,7 @@ def test_idle_time_counts_from_the_last_output(rig: Rig) -> None:
     assert [seconds for seconds, _ in seen] == sorted(seconds for seconds, _ in seen)
 
 
+@pytest.mark.slow
 def test_a_long_silence_does_not_make_the_warden_count_as_lost(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

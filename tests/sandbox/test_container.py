@@ -116,6 +116,7 @@ def test_a_command_that_ignores_term_is_killed_with_its_container(docker: Bench)
         wait_until(lambda: not lives(int((docker.work / "pid").read_text())))
 
 
+@pytest.mark.slow
 @REPEATED
 def test_kills_of_the_client_leave_nothing(docker: Bench) -> None:
     """P13: the client is killed at some moment, and the container is found and removed."""

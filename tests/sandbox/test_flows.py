@@ -18,6 +18,7 @@ pytestmark = BUBBLEWRAP
 SANDBOX = {"rung": "bubblewrap"}
 
 
+@pytest.mark.slow
 def test_a_task_is_worked_on_in_its_worktree_alone(project: Project) -> None:
     """Roles, judge, checks, setup and merge work; the main checkout, its hooks, its config and the store are
     safe."""

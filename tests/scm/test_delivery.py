@@ -6,10 +6,11 @@ import json
 import os
 import shutil
 import subprocess
+from itertools import product
 
 import pytest
 
-from conftest import Project, some
+from conftest import Project, some, some_rows
 from scm.test_commits import ASKED, committing, files_of, hook, last_message, place
 
 __all__ = ["place"]
@@ -110,6 +111,7 @@ def test_a_git_that_fails_once_before_the_message_is_asked_for(place: Project) -
     assert (result.code, failed.exists(), last_message(place).split("\n")[0]) == (0, True, "Add work")
 
 
+@pytest.mark.slow
 def test_a_long_diff_is_shortened(place: Project) -> None:
     """A diff of megabytes still fits into one argument, and every file is named."""
     committing(place, "seq 900000 > long.txt; echo new > new.txt")
@@ -351,11 +353,21 @@ DYING = {
 
 
 @pytest.mark.real_process
-@pytest.mark.parametrize("times", [1, 2, 99])
 @pytest.mark.parametrize(
-    "what", some(["status", "write-tree", "diff-tree", "read-tree", "commit", "rev-parse", "ls-files"], 2)
+    ("what", "how", "times"),
+    some_rows(
+        [
+            ("status", "is killed", 1),
+            ("write-tree", "says so", 99),
+            *product(
+                ("status", "write-tree", "diff-tree", "read-tree", "commit", "rev-parse", "ls-files"),
+                DYING,
+                (1, 2, 99),
+            ),
+        ],
+        2,
+    ),
 )
-@pytest.mark.parametrize("how", DYING)
 def test_git_errors_are_never_answers(place: Project, how: str, what: str, times: int) -> None:
     """A git that dies after the agent has worked never makes a run complete without a commit; resumed, it is committed."""
     git, bin, marks = shutil.which("git"), place.home.path / "bin", place.home.path / "marks"

@@ -164,6 +164,7 @@ def test_cancel_asks_first(here: Project) -> None:
         drive(here, steps)
 
 
+@pytest.mark.slow
 def test_resume_with_more_iterations(here: Project) -> None:
     """Resuming a run that has used all its iterations asks for more and continues it in the background."""
     here.agent(f'echo "$RALPH_ITERATION" >> starts; [ "$RALPH_ITERATION" -lt 3 ] || {DONE}')
@@ -339,6 +340,7 @@ def test_fast_typing_goes_into_the_field(world: World, environment: None) -> Non
     look_around(world, steps)
 
 
+@pytest.mark.slow
 def test_a_run_of_a_task_is_opened_from_its_history(world: World, environment: None) -> None:
     """Enter opens the run of a role, and Escape goes back to the task."""
 

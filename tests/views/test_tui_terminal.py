@@ -135,6 +135,7 @@ def test_steering_and_the_pager(tmux_program: str, project: Project, tmp_path: P
         process.communicate(timeout=30)
 
 
+@pytest.mark.slow
 def test_narrow_and_resized(tmux_program: str, world: World, tmp_path: Path) -> None:
     """The screen is redrawn when its size changes."""
     project = Project(world.base / "ada" / "webshop", world.home, {"HOME": str(world.base / "ada")})
