@@ -555,7 +555,7 @@ def test_guidance_goes_into_the_next_prompt(project: Project) -> None:
     with live(project, "-m", "3") as (process, run):
         waiting = project.start("steer", run, "Use Tabs.", "--wait")
         assert waiting.stderr is not None
-        assert waiting.stderr.readline().startswith("Queued for the next prompt")
+        assert waiting.stderr.readline() == "Queued for the next prompt (iteration 2).\n"
         (project.path / "go").touch()
         _, said = waiting.communicate(timeout=30)
         assert (waiting.returncode, said) == (0, "Delivered with the prompt of iteration 2.\n")
@@ -585,6 +585,19 @@ def test_guidance_for_a_stopped_run(project: Project) -> None:
     assert prompt(project, 2) == (
         "The work.\n\nGuidance from the user: First.\n\nGuidance from the user: Second\nline."
     )
+
+
+def test_guidance_during_the_last_iteration(project: Project) -> None:
+    """The answer says that it may come too late, and so does the outcome, on one line."""
+    project.agent(WAIT)
+    with live(project, "-m", "1") as (process, run):
+        assert project.run("steer", run, "Use\nTabs.").err == (
+            "Queued, but iteration 1 is the last one: delivered if the run continues.\n"
+        )
+        (project.path / "go").touch()
+        out, _ = process.communicate(timeout=30)
+    assert "  note: guidance not delivered yet: Use Tabs.\n" in out
+    assert "guidance   Use Tabs. (not delivered yet)" in project.run("status", run).out
 
 
 def test_guidance_comes_after_feedback(project: Project) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import signal
+import sys
 
 import pytest
 from msgspec.structs import replace
@@ -132,6 +134,18 @@ def test_a_failed_task_is_started_again_when_it_is_named(site: Site) -> None:
     assert again.code == 1 and "\n  To retry: ralph work --task T-1\n" in again.out, "it stays failed"
     assert site.work("--task", "T-1").code == 0
     assert site.is_fixed()
+
+
+def test_guidance_that_came_too_late_is_in_the_first_prompt_of_the_next_attempt(site: Site) -> None:
+    """The ending names it, in the list of parallel tasks too, and the next run of the role gets it."""
+    ralph = f"{sys.executable} -c 'from ralph.cli import main; main()'"
+    steers = f'{ralph} steer "$RALPH_RUN_ID" "Use tabs." 2>/dev/null; {CHECK}'
+    coder_only(site, "promise CODED")
+    site.add(task(coder=replace(external(f"sh -c {shlex.quote(steers)}"), max_iterations=1)))
+    assert "guidance not delivered yet: Use tabs." in site.work("-j", "2").err
+    coder_only(site, f"{FIXES}; promise CODED")
+    assert site.work("--task", "T-1").code == 0
+    assert ["Use tabs." in prompt for prompt in site.prompts("T-1.coder")] == [False, True]
 
 
 # ---- the judge ----

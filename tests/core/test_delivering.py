@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from core.test_machine import CLAIMED, GREEN, GUARDRAIL, RED, SEEN, WORKED, a_plan, play
 from ralph.core import machine
 from ralph.core.model import (
+    Cancel,
     Cause,
     Check,
     Checked,
@@ -18,6 +22,7 @@ from ralph.core.model import (
     Limits,
     Outcome,
     Phase,
+    PromptVia,
     Purpose,
     Ran,
     Resume,
@@ -41,6 +46,10 @@ TO_COMMIT = Seen(at=4.0, tree="T", changed=True, delivery="D", head="H", message
 CHANGED = replace(TO_COMMIT, tree="T2", modified=("a.py",))
 UP_TO_CHECKS = (BEFORE, CLAIMED, AFTER, GREEN)
 MADE = Did(at=6.0, made="C")
+
+
+def play_on(state: State, *facts: Any) -> State:
+    return reduce(machine.apply, facts, state)
 
 
 def stop_of(state: State) -> Stop:
@@ -198,6 +207,20 @@ def test_a_run_that_never_claims_ends() -> None:
     assert stop.outcome is Outcome.LIMIT
 
 
+def test_a_run_that_never_claimed_says_what_the_agent_said_instead() -> None:
+    """A tag that did not count, with the reason, or else the answer; resumed, the agent is asked again."""
+    plan = a_plan(checks=(GUARDRAIL,), limits=Limits(iterations=9))
+    quoting, asking = (
+        replace(WORKED, unclaimed="in backticks"),
+        replace(WORKED, text="Is A\nor <promise>B</promise> right?"),
+    )
+    stop = stop_of(play(plan, *UNCLAIMED, BEFORE, quoting, BEFORE, GREEN))
+    assert stop.reason.endswith("never claimed; the tag in the last answer did not count: in backticks")
+    state = play(plan, *UNCLAIMED, BEFORE, asking, BEFORE, GREEN)
+    assert stop_of(state).notes == ("last answer: Is A or &lt;promise&gt;B&lt;/promise&gt; right?",)
+    assert step_of(play_on(state, Resume(5.0), BEFORE)).asks_claim
+
+
 @pytest.mark.parametrize(
     ("second", "why"),
     [
@@ -269,6 +292,29 @@ def test_guidance_that_cannot_be_delivered_is_named(late: bool) -> None:
     facts = (*UP_TO_CHECKS, AFTER, LATE) if late else (BEFORE, CLAIMED, LATE, AFTER, GREEN, AFTER)
     stop = stop_of(play(plan, *facts))
     assert (stop.cause, stop.notes) == (Cause.PROVED, ("guidance not delivered: use tabs",))
+
+
+def test_guidance_that_waits_for_the_next_prompt_is_named_at_every_end() -> None:
+    """A run that stopped at a limit, or was cancelled, says what its next prompt will have."""
+    plan = a_plan(checks=(GUARDRAIL,), limits=Limits(iterations=1))
+    note = "guidance not delivered yet: use tabs"
+    at_limit = play(plan, BEFORE, CLAIMED, LATE, AFTER, RED, BEFORE)
+    assert (stop_of(at_limit).cause, stop_of(at_limit).notes) == (Cause.ITERATIONS, (note,))
+    cancelled = machine.next_step(play(a_plan(), BEFORE, LATE, Cancel(3.0, Cause.CANCELLED)))
+    assert isinstance(cancelled, Stop) and cancelled.notes == (note,)
+    resumed = play_on(at_limit, Resume(5.0, iterations=2), BEFORE)
+    assert step_of(resumed).steer == (LATE,)
+    assert stop_of(play_on(resumed, CLAIMED, AFTER, GREEN, AFTER)).notes == ()
+
+
+def test_guidance_for_a_task_that_is_done_is_named() -> None:
+    """DONE ends a supervised task, whatever was said meanwhile; a command got it through its bus."""
+    agent = PLAN.agents[0]
+    command = replace(agent, prompt_via=PromptVia.NONE)
+    done = replace(AFTER, done=True)
+    for spec, notes in ((agent, ("guidance not delivered: use tabs",)), (command, ())):
+        plan = a_plan(Flow.SUPERVISE, agents=(spec,))
+        assert stop_of(play(plan, BEFORE, WORKED, LATE, done)).notes == notes
 
 
 def test_a_role_is_not_kept_by_a_check_without_a_verdict() -> None:

@@ -46,6 +46,7 @@ from ralph.core.model import (
     State,
     Steer,
 )
+from ralph.scm.version_control import VersionControl
 from ralph.store import codec
 
 CANCELLED = (Outcome.INTERRUPTED, Cause.CANCELLED)
@@ -213,6 +214,22 @@ def test_guidance_without_an_iteration_left_is_named(project: Project) -> None:
         loop.use(ended=lambda stop: loop.send(steer))
         loop.drive()
         assert loop.notices == ["guidance not delivered: Use the old parser."]
+
+
+def test_guidance_during_the_final_work_is_delivered(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end is decided again: another iteration if there is one left, else the outcome names the guidance."""
+    steer, prompt = Steer(0.0, 0, "Use the old parser."), project.path / ".ralph/prompt_002.txt"
+    for iterations, notes in ((1, ("guidance not delivered: Use the old parser.",)), (3, ())):
+        with opened_loop(project, checks=(command_check("true"),), iterations=iterations) as loop:
+            sending = iter((lambda: loop.send(steer),))
+            monkeypatch.setattr(VersionControl, "files_changed", lambda _, sends=sending: next(sends, int)())
+            state = loop.drive()
+            assert state.stop is not None
+            assert (end_of(state), state.stop.notes) == (PROVED, notes)
+            assert len(loop.told(IterationStarted)) == min(iterations, 2)
+    assert "Use the old parser." in prompt.read_text()
 
 
 def test_commands_are_journalled_with_the_state_that_they_made(project: Project) -> None:

@@ -11,7 +11,7 @@ from ralph.core.board import MAX_SENT_BACK
 from ralph.core.model import Cause, Stop
 from ralph.core.text import clean
 from ralph.views.agent import count, duration
-from ralph.views.status import CRASHED, Detail, Summary, as_tree
+from ralph.views.status import CRASHED, Detail, Summary, as_tree, guidance_words
 
 if TYPE_CHECKING:
     from ralph.views.task_status import TaskState
@@ -95,9 +95,7 @@ def run_text(one: Detail) -> str:
         lines.append(f"  {i.iteration:>3}  {about}")
         for v in i.verdicts:
             lines.append(f"       {'passed' if v.green else 'failed'}  {v.check} ({v.reason})")
-    for steer in one.steered:
-        when = f"iteration {steer.iteration}" if steer.iteration else "not delivered yet"
-        lines.append(f"guidance   {steer.text} ({when})")
+    lines += [f"guidance   {guidance_words(steer, s)}" for steer in one.steered]
     if s.tree:
         lines.append(f"tree       {s.tree} (all required checks passed)")
     lines += [f"note       {note}" for note in s.notes]

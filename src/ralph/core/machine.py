@@ -63,10 +63,10 @@ from ralph.core.settling import (
     may_iterate,
     noted,
     out_of_iterations,
+    stop_of,
     stopped,
     unchecked,
     wait_for_children,
-    with_undelivered,
 )
 
 WAIT_EXIT = 42
@@ -135,7 +135,7 @@ def next_step(state: State) -> Step:
         return state.stop
     if state.cancelled:
         by = state.cancelled.by or ("a signal" if state.cancelled.cause is Cause.SIGNAL else "`ralph cancel`")
-        return Stop(state.cancelled.cause, f"stopped by {by}", state.notes)
+        return stop_of(state, state.cancelled.cause, f"stopped by {by}")
     if state.paused:
         return Hold(HoldWhy.PAUSED)
     if state.hold:
@@ -174,7 +174,7 @@ def _command(state: State, command: Command) -> State:
     if isinstance(command, Steer):
         return _steered(replace(state, steer=(*state.steer, command)))
     if isinstance(command, Fail):
-        return replace(state, stop=state.stop or Stop(command.cause, command.reason, state.notes))
+        return replace(state, stop=state.stop or stop_of(state, command.cause, command.reason))
     plan, limits = policy.rejudged(state.plan, command), policy.raised(state.limits, command)
     state = replace(state, plan=plan, limits=limits, paused=False, cancelled=None)
     if state.phase is Phase.WORK and state.plan.claim.kind is ClaimKind.BOARD:
@@ -190,7 +190,7 @@ def _steered(state: State) -> State:
         return state
     if may_iterate(state):
         return replace(state, stop=None, told=(*state.told, COMPLETE_BUT_GUIDED))
-    return replace(state, stop=replace(state.stop, notes=with_undelivered(state).notes))
+    return replace(state, stop=stop_of(state, state.stop.cause, state.stop.reason))
 
 
 def _reopen(state: State) -> State:
@@ -203,7 +203,7 @@ def _reopen(state: State) -> State:
         state,
         phase=Phase.CHANGES if delivers else state.phase,
         rechecked=False,
-        asked=False,
+        asked=state.stop is not None and state.stop.cause is Cause.NEVER_CLAIMED,
         stop=None,
         hold=None,
         approved=state.approved and state.phase is not Phase.BEFORE,
@@ -604,7 +604,7 @@ def _hold_for_limit(state: State, until: float) -> State:
     if until - since > state.limits.limit_wait_seconds:
         resets = datetime.fromtimestamp(until, UTC)
         reason = f"usage limit resets at {resets:%Y-%m-%d %H:%M} UTC, later than maxLimitWaitSeconds allows"
-        return replace(state, stop=Stop(Cause.LIMIT_WAIT, reason, state.notes))
+        return replace(state, stop=stop_of(state, Cause.LIMIT_WAIT, reason))
     return replace(state, limited_since=since, hold=Hold(HoldWhy.LIMIT, until=until))
 
 

@@ -17,14 +17,15 @@ from ralph.core.model import (
     HoldWhy,
     Outcome,
     Phase,
+    PromptVia,
     State,
     Stop,
     Verdict,
     When,
 )
 
-MAX_GUIDANCE = 200
-"""Characters of guidance that a note quotes."""
+MAX_QUOTED = 200
+"""Characters of guidance, or of an answer, that a note quotes."""
 
 MAX_NAMED = 10
 """Maximum number of paths named in a note."""
@@ -83,7 +84,7 @@ def _stop_for_judge(state: State, red: list[Verdict]) -> State:
     failed = _judge_failure(red[0])
     assert failed.cause is not None
     kept = tuple(verdict for verdict in state.verdicts if verdict not in red)
-    return replace(state, verdicts=kept, stop=Stop(failed.cause, failed.reason, state.notes))
+    return replace(state, verdicts=kept, stop=stop_of(state, failed.cause, failed.reason))
 
 
 def _judge_failure(verdict: Verdict) -> Verdict:
@@ -110,7 +111,7 @@ def finish(state: State) -> State:
             state, Cause.VERIFICATION, f"all stories were already approved, but {_unproved(state)}"
         )
     if _lacks_only_claim(state) and state.asked and _stood_still(state):
-        return stopped(state, Cause.NEVER_CLAIMED, "all checks green, never claimed")
+        return _never_claimed(state)
     state = replace(state, feedback=red, unproved=_unproved(state), asked=_lacks_only_claim(state))
     state = _count_failures(_count_still(state))
     state = replace(state, phase=Phase.BEFORE, verdicts=(), claimed=False, message="")
@@ -153,13 +154,15 @@ def _guided(state: State) -> State:
     )
 
 
-def with_undelivered(state: State) -> State:
-    """Note the guidance that no iteration has seen. A supervised command gets it through its bus."""
-    if state.plan.claim.kind is ClaimKind.DONE:
-        return state
-    for steer in state.steer:
-        state = noted(state, f"guidance not delivered: {claims.neutralise(steer.text)[:MAX_GUIDANCE]}")
-    return state
+def _never_claimed(state: State) -> State:
+    """Stop, and say why a tag did not count, and what the agent answered instead of the claim."""
+    reason = "all checks green, never claimed"
+    ran = state.ran
+    if ran is not None and ran.unclaimed:
+        reason += f"; the tag in the last answer did not count: {ran.unclaimed}"
+    elif ran is not None and ran.text.strip():
+        state = noted(state, f"last answer: {_quoted(ran.text)}")
+    return stopped(state, Cause.NEVER_CLAIMED, reason)
 
 
 def _lacks_only_claim(state: State) -> bool:
@@ -192,7 +195,7 @@ def _why_not_claimed(state: State) -> str:
 
 
 def complete_run(state: State) -> State:
-    state = _left_out(with_undelivered(state))
+    state = _left_out(state)
     degraded = [v.check for v in state.verdicts if v.required and v.degraded]
     if degraded:
         state = noted(state, f"degraded: {', '.join(degraded)}")
@@ -241,8 +244,27 @@ def _checked_tree(state: State) -> str:
 
 
 def stopped(state: State, cause: Cause, reason: str) -> State:
-    tree = _checked_tree(state) if cause.outcome is Outcome.COMPLETE else ""
-    return replace(state, phase=Phase.BEFORE, stop=Stop(cause, reason, state.notes, tree))
+    return replace(state, phase=Phase.BEFORE, stop=stop_of(state, cause, reason))
+
+
+def stop_of(state: State, cause: Cause, reason: str) -> Stop:
+    """The end of a run in this state, with the tree that it proved and the guidance that no iteration has seen."""
+    is_complete = cause.outcome is Outcome.COMPLETE
+    tree = _checked_tree(state) if is_complete else ""
+    undelivered = _undelivered(state, "not delivered" if is_complete else "not delivered yet")
+    return Stop(cause, reason, (*state.notes, *undelivered), tree)
+
+
+def _undelivered(state: State, word: str) -> tuple[str, ...]:
+    """Guidance that no iteration has seen. An agent without a prompt gets it through the bus of its task."""
+    if state.plan.agents[0].prompt_via is PromptVia.NONE:
+        return ()
+    return tuple(f"guidance {word}: {_quoted(steer.text)}" for steer in state.steer)
+
+
+def _quoted(text: str) -> str:
+    line = claims.neutralise(" ".join(text.split()))
+    return line if len(line) <= MAX_QUOTED else f"{line[:MAX_QUOTED]}..."
 
 
 def noted(state: State, text: str) -> State:

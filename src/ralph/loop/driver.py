@@ -111,6 +111,10 @@ class Driver:
                 seq = self._journal.begin(step, self._now())
                 self._inbox.retry_when_full(self._journal.flush)
                 result = self._do_until_git_works(step, seq)
+                if isinstance(step, Stop):
+                    if self._hear():  # guidance may need another iteration, or has to be named: decide again
+                        continue
+                    self._end(step)
                 had_rechecked = self._state.rechecked
                 self._state = machine.apply(self._state, result)
                 if self._state.rechecked and not had_rechecked:
@@ -154,20 +158,23 @@ class Driver:
             case Hold():
                 return self._hold(step, started)
             case Stop():
-                return self._stop(step, started)
+                return self._stop(started)
             case _:
                 raise NotImplementedError(type(step).__name__)
 
-    def _stop(self, step: Stop, started: float) -> Did:
-        """Final work of a run. If it is killed halfway, resume repeats it."""
+    def _stop(self, started: float) -> Did:
+        """Final work of a run. If it is cut off, it is repeated."""
         if self._context.supervised is not None:
             self._context.supervised.end_children()
         self._snapshot()
         self.files_changed = self._count_files()
+        return Did(self._now(), self._since(started), files=self.files_changed)
+
+    def _end(self, step: Stop) -> None:
+        """Tell others that the run has stopped."""
         if self._context.supervised is not None:
             self._context.supervised.post_end(step, self._state.iteration)
         self._context.ended(step)
-        return Did(self._now(), self._since(started), files=self.files_changed)
 
     # ---- Look ----
 
@@ -476,14 +483,17 @@ class Driver:
 
     # ---- commands and signals ----
 
-    def _hear(self) -> None:
-        """Apply commands and signals received since the last step."""
-        for number, command in self._inbox.new_commands():
+    def _hear(self) -> bool:
+        """Apply commands and signals received since the last step, and say whether there were any."""
+        commands = self._inbox.new_commands()
+        for number, command in commands:
             self._apply(command, number)
         signals = self._inbox.signals()
         if signals > self._signals:
             self._signals = signals
             self._apply(Cancel(self._now(), Cause.SIGNAL, now=signals > 1, by=self._inbox.signalled_by), None)
+            return True
+        return bool(commands)
 
     def _apply(self, command: Command, number: int | None) -> None:
         self._state = machine.apply(self._state, command)

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import time
 
-from ralph.core.model import Cancel, Outcome, Pause, PromptVia, Resume, Steer, Stop
+from ralph.core.model import (
+    Cancel,
+    ClaimKind,
+    Outcome,
+    Pause,
+    PromptVia,
+    Purpose,
+    Resume,
+    RunAgent,
+    Steer,
+    Stop,
+)
 from ralph.errors import RalphError
 from ralph.runs.recovery import cancel_dead
 from ralph.store.home import Home
-from ralph.store.journal import load
+from ralph.store.journal import LoadedRun, load
 from ralph.store.runs import Run, Runs
 from ralph.store.task_folder import Folder
 
@@ -35,13 +46,28 @@ def steer(runs: Runs, run: Run, text: str) -> tuple[int, str]:
         raise RalphError(f"Run {run.id} is complete: there is no next prompt for the guidance.")
     if not text.strip():
         raise RalphError("The guidance is empty.", 'ralph steer RUN "what to do differently"')
+    loaded = load(runs.db, runs.path, run.id)
+    if loaded.state.plan.claim.kind is ClaimKind.GIVEN:
+        raise RalphError(
+            f"Run {run.id} only runs checks: it has no prompt for the guidance.",
+            f"See: ralph status {run.task or run.id}",
+        )
     number = runs.send(run.id, Steer(time.time(), 0, text))
     if not run.is_live:
         return number, f"Queued: delivered when the run continues. To continue: ralph resume {run.id}"
     if guidance_folder(runs, run.id) is not None:
         return number, "Queued: will be posted to the bus of the task."
-    iteration = brief.iteration + 1
-    return number, f"Queued for the next prompt (iteration {iteration} or {iteration + 1})."
+    return number, _queued(loaded, brief.limits.iterations)
+
+
+def _queued(loaded: LoadedRun, limit: int) -> str:
+    """Which prompt of a live run will have the guidance: the one of the agent at work is already written."""
+    step = loaded.half_done.step if loaded.half_done is not None else None
+    is_at_work = isinstance(step, RunAgent) and step.purpose is Purpose.WORK
+    iteration = loaded.state.iteration + (2 if is_at_work else 1)
+    if iteration <= limit:
+        return f"Queued for the next prompt (iteration {iteration})."
+    return f"Queued, but iteration {limit} is the last one: delivered if the run continues."
 
 
 def guidance_folder(runs: Runs, run: str) -> Folder | None:

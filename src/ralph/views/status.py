@@ -16,6 +16,7 @@ from ralph.core.model import (
     Ended,
     Hold,
     HoldWhy,
+    Outcome,
     Plan,
     Purpose,
     Ran,
@@ -28,6 +29,7 @@ from ralph.core.model import (
 from ralph.store.codec import RunBrief
 from ralph.store.journal import JournalStep, steps
 from ralph.store.runs import Guidance, Run, Runs
+from ralph.views.lines import one_line
 
 RUNNING, PAUSED, WAITING, CRASHED, ENDED = "running", "paused", "waiting", "crashed", "ended"
 
@@ -104,6 +106,13 @@ class Detail(Struct, frozen=True):
         values: dict[str, Any] = to_builtins(self)
         summary: dict[str, Any] = values.pop("summary")
         return summary | values
+
+
+def guidance_words(guidance: Guidance, summary: Summary) -> str:
+    """Guidance on one line, with the iteration whose prompt had it."""
+    missing = "not delivered" if summary.outcome == Outcome.COMPLETE else "not delivered yet"
+    when = f"iteration {guidance.iteration}" if guidance.iteration else missing
+    return f"{one_line(guidance.text)} ({when})"
 
 
 def summaries(runs: Runs, sum_up: Callable[[Runs, Run], Summary] | None = None) -> list[Summary]:

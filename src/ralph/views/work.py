@@ -157,7 +157,7 @@ def _said_used(line: _Line, event: UsageReported) -> str:
 
 def _said_ended(line: _Line, event: RunEnded) -> str:
     line.usage, line.in_hand = line.usage + event.usage, Usage()
-    return event.stop.headline
+    return "; ".join([event.stop.headline, *event.stop.notes])
 
 
 def _said_holding(line: _Line, event: Holding) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -34,6 +34,7 @@ from ralph.core.model import (
     RunVerdict,
     SandboxSpec,
     State,
+    Steer,
 )
 from ralph.core.task_model import Task, TaskProgress, TaskStatus
 from ralph.errors import RalphError
@@ -134,13 +135,17 @@ class TaskTurn:
     def _lock(self, where: Location) -> int:
         return locking.lock(self.context.home, where, self.wakeup, self.tell, alone=True)
 
-    def drive(self, path: Path, run: Run | Plan, resume: Resume | None = None) -> State:
-        """Drive a run in a worktree to its end: an existing one, or a new one with this plan."""
+    def drive(
+        self, path: Path, run: Run | Plan, resume: Resume | None = None, guidance: Sequence[Steer] = ()
+    ) -> State:
+        """Drive a run in a worktree to its end: an existing one, or a new one with this plan and guidance."""
         where = Location(path, path, self.context.project)
         lock = self._lock(where)
         try:
             if isinstance(run, Plan):
                 run = session.begin(self.context.home, where, run)
+                for steer in guidance:
+                    self.runs.send(run.id, steer)
             self._begun(run.id)
             secrets = targets_of(self.context.settings.notify).secrets
             return session.drive(
@@ -318,10 +323,18 @@ class RoleTurn(TaskTurn):
         loaded = load(self.runs.db, self.runs.path, run.id) if run else None
         stop = loaded.state.stop if loaded else None
         if run is None or loaded is None or not self._goes_on(loaded.state, assignment.task):
-            return self.drive(path, role_plan.plan(context.settings, assignment, context.sandbox))
+            plan = role_plan.plan(context.settings, assignment, context.sandbox)
+            return self.drive(path, plan, guidance=self._undelivered(assignment))
         if stop is None or stop.cause.verdict not in (RunVerdict.PROVED, RunVerdict.REFUSED):
             return self.drive(path, run, self._resume(loaded.state, assignment))
         return loaded.state if loaded.is_over else self.drive(path, run)
+
+    def _undelivered(self, assignment: Assignment) -> list[Steer]:
+        """Guidance for this role that its last run ended without."""
+        runs = self.runs_in(assignment.task, assignment.worktree)
+        last = next((run for run in runs if run.role == assignment.role), None)
+        known = self.runs.guidance(last.id) if last is not None else []
+        return [Steer(each.at, 0, each.text) for each in known if each.iteration is None]
 
     def _goes_on(self, state: State, task: Task) -> bool:
         """Whether a run can be resumed, or only its result has to be recorded.

@@ -14,7 +14,7 @@ from ralph.core.model import Cause, Ended, TodoStatus
 from ralph.core.text import clean
 from ralph.views.agent import duration, short
 from ralph.views.lines import one_line
-from ralph.views.status import CRASHED, Summary
+from ralph.views.status import CRASHED, Summary, guidance_words
 from ralph.views.tui.colours import MARKS, STATES
 from ralph.views.tui.lines import LinesView
 from ralph.views.tui.strips import Piece, fitted, wrapped
@@ -186,7 +186,7 @@ def _results(panel: Panel) -> Iterator[list[Piece]]:
 def _remarks(panel: Panel, width: int) -> Iterator[list[Piece]]:
     detail, s = panel.detail, panel.detail.summary
     remarks = [("note", note) for note in s.notes]
-    remarks += [("guidance", f"{g.text} ({_delivery(g.iteration)})") for g in detail.steered]
+    remarks += [("guidance", guidance_words(each, s)) for each in detail.steered]
     if s.state == CRASHED:
         remarks.append(("next", "press r to resume"))
     if remarks:
@@ -199,10 +199,6 @@ def _named(name: str, pieces: list[Piece], width: int) -> Iterator[list[Piece]]:
     """A label at the left and its value at the right, wrapped over as many lines as needed."""
     for number, line in enumerate(wrapped(pieces, max(10, width - _NAMES))):
         yield [(fitted("" if number else name, _NAMES), "dim"), *line]
-
-
-def _delivery(iteration: int | None) -> str:
-    return f"iteration {iteration}" if iteration else "not delivered yet"
 
 
 # ---- narrow screens: a few lines at the top ----
