@@ -271,6 +271,10 @@ def truth_section(kept: Kept) -> Iterator[str]:
     starts = ("starts", "messages", "cost", "wasted", "cost wasted")
     yield markdown(("harness", "runs", *TRUTH, *starts, "orphans", "hung"), lines)
     yield (
+        "The unfinished runs of `ralph` ended as `all checks green, never claimed`: the agent was asked for the claim, and then "
+        "neither changed nor claimed anything. A scripted agent does not read its prompt; it would have claimed later."
+    )
+    yield (
         "Where an agent leaves its work uncommitted, as the task forbids, a harness that neither commits nor checks it is "
         "wrong when it reports completion, whatever the family."
     )

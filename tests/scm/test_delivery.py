@@ -65,6 +65,9 @@ def test_the_call_for_a_message_changes_nothing_but_the_message(place: Project, 
     ):  # these move HEAD, so the result is checked again
         assert (result.code, last_message(place).split("\n")[0]) == (0, "Message")
         assert files_of(place) == ["other", "value"]
+    is_left = place.git("status", "--porcelain", "--", "value", "other", ".gitignore") != ""
+    is_told = "note: changed since the checks, not part of the proof:" in result.out
+    assert is_told == (is_left and result.code == 0)
 
 
 def test_a_commit_on_another_branch_is_told(place: Project) -> None:
@@ -312,7 +315,8 @@ def test_a_filter_stores_what_it_stores(place: Project) -> None:
     place.git("add", "-A")
     place.git("commit", "-qm", "Attributes")
     committing(place, "echo hello > a.secret; echo hello > plain")
-    assert place.run("run", "-p", "x").code == 0
+    result = place.run("run", "-p", "x")
+    assert (result.code, "changed since the checks" in result.out) == (0, False)
     assert (place.git("cat-file", "blob", "HEAD:a.secret"), place.git("show", "HEAD:plain")) == (
         "uryyb\n",
         "hello\n",

@@ -153,13 +153,19 @@ def apply(state: State, fact: Result | Command) -> State:
     elapsed = 0.0 if _is_pause(step) else fact.took
     state = replace(state, now=fact.at, elapsed=state.elapsed + elapsed)
     if isinstance(step, Stop):
-        return replace(state, stop=step)
+        return _ended(state, step, fact)
     if isinstance(step, Hold) and step.why is not HoldWhy.CHILDREN:
         return _held(state, step, fact)
     after = _RESULTS[state.phase](state, fact)
     if (state.phase, after.phase) not in _LEGAL:
         raise IllegalTransition(f"{state.phase} -> {after.phase}")
     return after
+
+
+def _ended(state: State, stop: Stop, did: Result) -> State:
+    if isinstance(did, Did) and did.detail:
+        state, stop = noted(state, did.detail), replace(stop, notes=(*stop.notes, did.detail))
+    return replace(state, stop=stop)
 
 
 # ---- commands and holds ----

@@ -6,6 +6,8 @@ check is green, and only `judged` leads to a complete outcome.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from ralph.core import claims, policy
@@ -282,7 +284,7 @@ def out_of_iterations(state: State) -> State:
     return stopped(state, Cause.ITERATIONS, reason)
 
 
-def listed(paths: tuple[str, ...]) -> str:
+def listed(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
     return ", ".join(paths[:MAX_NAMED]) + more
 

@@ -57,6 +57,7 @@ from ralph.core.model import (
     Stop,
     TreeWatch,
 )
+from ralph.core.settling import listed
 from ralph.errors import RalphError
 from ralph.files.textfile import read_text
 from ralph.loop import inbox
@@ -111,12 +112,12 @@ class Driver:
                 seq = self._journal.begin(step, self._now())
                 self._inbox.retry_when_full(self._journal.flush)
                 result = self._do_until_git_works(step, seq)
-                if isinstance(step, Stop):
-                    if self._hear():  # guidance may need another iteration, or has to be named: decide again
-                        continue
-                    self._end(step)
+                if isinstance(step, Stop) and self._hear():
+                    continue  # guidance may need another iteration, or has to be named: decide again
                 had_rechecked = self._state.rechecked
                 self._state = machine.apply(self._state, result)
+                if self._state.stop is not None and isinstance(step, Stop):
+                    self._end(self._state.stop)
                 if self._state.rechecked and not had_rechecked:
                     self._tell(Notice(RECHECK if self._state.phase is Phase.CHECK else RECOMMIT))
                 self._journal.complete(step, result, self._state)
@@ -158,17 +159,29 @@ class Driver:
             case Hold():
                 return self._hold(step, started)
             case Stop():
-                return self._stop(started)
+                return self._stop(step, started)
             case _:
                 raise NotImplementedError(type(step).__name__)
 
-    def _stop(self, started: float) -> Did:
+    def _stop(self, step: Stop, started: float) -> Did:
         """Final work of a run. If it is cut off, it is repeated."""
         if self._context.supervised is not None:
             self._context.supervised.end_children()
-        self._snapshot()
+        tree = self._snapshot()
+        changed = self._changed_since_delivery(tree) if step.tree else ""
         self.files_changed = self._count_files()
-        return Did(self._now(), self._since(started), files=self.files_changed)
+        return Did(self._now(), self._since(started), detail=changed, files=self.files_changed)
+
+    def _changed_since_delivery(self, tree: str) -> str:
+        """Note the files that have changed since the last look before delivery. `tree`: the final tree, if known."""
+        seen, vcs = self._state.delivery, self._context.vcs
+        if seen is None:
+            return ""
+        try:
+            changed = vcs.changed_between(seen.tree, tree or vcs.work_tree_id())
+        except GitError as error:
+            return f"unknown whether files have changed since the checks: {error.message}"
+        return f"changed since the checks, not part of the proof: {listed(changed)}" if changed else ""
 
     def _end(self, step: Stop) -> None:
         """Tell others that the run has stopped."""
