@@ -175,6 +175,15 @@ def test_a_message_has_a_time_limit() -> None:
     assert step_of(state).limits.iteration_seconds == machine.MESSAGE_SECONDS
 
 
+def test_what_has_changed_at_the_end_is_noted() -> None:
+    """The outcome and the state name files that have changed since the proof, and the run is still complete."""
+    done = play(PLAN, *UP_TO_CHECKS, TO_COMMIT, MADE)
+    ended = machine.apply(done, Did(at=7.0, detail="changed since the checks: a.py"))
+    stop = stop_of(ended)
+    assert (stop.cause, stop.tree, stop.notes) == (Cause.PROVED, "T", ("changed since the checks: a.py",))
+    assert ended.notes == stop.notes
+
+
 def test_what_is_checked_but_not_committed_is_noted() -> None:
     """The outcome lists it, and another command than git is named."""
     left = replace(TO_COMMIT, left_out=(".env", "notes.txt"))
