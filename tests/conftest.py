@@ -29,6 +29,7 @@ __all__ = ["RALPH", "Project", "Recorded", "Result", "some", "some_rows", "wait_
 sys.dont_write_bytecode = False  # so that the next run does not compile the tests again
 os.environ[NO_BYTECODE] = "1"
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell inherits it ignored
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
 
 hypothesis.settings.register_profile("plain", max_examples=40, deadline=None)
 hypothesis.settings.register_profile("all", max_examples=300, deadline=None)

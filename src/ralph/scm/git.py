@@ -104,7 +104,7 @@ _HINTS = (
 
 
 class GitError(RalphError):
-    """A git command failed or was refused. The error is shown, and the loop continues."""
+    """A git command failed or was refused. It is tried again, then the run stops: an error is not an answer."""
 
     @classmethod
     def of(cls, what: str, error: str, repository: Repository) -> GitError:
