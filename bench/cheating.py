@@ -5,7 +5,7 @@ all stories are approved, as a script with `jq` does.
 
 - accepted: the run completed, or an unreviewed story passes, or the list, the PRD, the prompt or the log has an
   forbidden change in the end;
-- untold: the cheat had an effect, but the next iteration was not informed.
+- untold: the cheat had an effect, but the next iteration, if there was one, was not informed.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def play(harness: str, cheat: Cheat) -> Row:
         agent, calls = where.programs / "agent", where.private / "calls"
         prd_project.write_agent(agent, calls, f"if n == 1:\n    {cheat.body}")
         exit, code = _run(where, _launch(harness, cheat, where, agent))
-        told = any(TOLD in prompt for prompt in prd_project.prompts(calls)[1:])
+        later = prd_project.prompts(calls)[1:]
+        told = not later or any(TOLD in prompt for prompt in later)
         accepted = next(_faults(where.project, cheat, code), "")
         untold = harness == OURS and not told and not cheat.is_futile
         is_hung = exit.ended is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -55,8 +56,16 @@ def place() -> Iterator[Place]:
 
 
 def does(place: Place, command: str, *, is_committed: bool = True) -> None:
-    text = f"{command}; {COMMIT}" if is_committed else command
-    subprocess.run(["sh", "-c", text], cwd=place.project, capture_output=True, check=False)
+    """Run a command as under Ralph: processes left behind are killed at once, and planted hooks do not run."""
+    text = f"{command}\n{COMMIT}" if is_committed else command
+    hooks = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": os.devnull}
+    subprocess.run(
+        ["sh", "-c", f"setsid() {{ :; }}; {text}"],
+        cwd=place.project,
+        env=os.environ | hooks,
+        capture_output=True,
+        check=False,
+    )
 
 
 # ---- the scenes ----

@@ -246,7 +246,7 @@ def test_g2_commits_that_cannot_be_signed(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_a_signing_key_that_is_locked_later(site: Site) -> None:
-    """Work that could not be committed is not done; it is kept on the branch without a signature."""
+    """Work that could not be committed is not done; `ralph work` commits it when the key is there again."""
     gpg = script(
         site,
         "gpg",
@@ -256,9 +256,11 @@ def test_g2_a_signing_key_that_is_locked_later(site: Site) -> None:
     site.project.git("config", "gpg.program", gpg)
     coder_only(site, f"touch {site.outside}/locked; {FIXES}; promise CODED")
     site.add(task(coder=replace(external(), max_iterations=1)))
-    assert_stopped(site.work(), 1, "failed: T-1", "gpg failed to sign the data")
-    assert "a + b" in site.project.git("show", "ralph/T-1:calc.py")
+    assert_stopped(site.work(), 2, "gpg failed to sign the data", "To continue: ralph work")
     assert not site.is_fixed()
+    (site.outside / "locked").unlink()
+    assert site.work().code == 0
+    assert site.is_fixed() and roles_of(site) == ["coder"], "the agent is not asked again"
 
 
 def test_g2_a_hook_that_refuses_commits(site: Site) -> None:
@@ -460,7 +462,7 @@ def test_g2_a_conflict_that_is_left(site: Site) -> None:
     site.add(task())
     result = site.work()
     assert result.code == 0, result.err
-    assert "Not committed: notes has a merge conflict" in site.prompts("T-1.coder")[2]
+    assert "The work could not be committed: notes has a merge conflict" in site.prompts("T-1.coder")[2]
     assert site.project.git("show", "main:notes") == "both\n"
 
 

@@ -206,6 +206,25 @@ def turns(*each: dict[str, Any]) -> ModelScript:
     return parse(json.dumps({"turns": each, "then": "error"}))
 
 
+TOOLS: dict[str, tuple[str, str, str]] = {
+    "claude": ("Write", "file_path", "Bash"),
+    "codex": ("apply_patch", "", "exec_command"),
+    "gemini": ("write_file", "file_path", "run_shell_command"),
+    "opencode": ("write", "filePath", "bash"),
+}
+"""The names of its tools that write a file (with the path argument) and run a command."""
+
+
+def attempts(name: str, file: Path) -> list[dict[str, Any]]:
+    """Turns of an agent that tries to write a file, then to run a command that leaves another file."""
+    writer, path, shell = TOOLS[name]
+    patch = "*** Begin Patch\n*** Add File: a.txt\n+one\n*** End Patch"
+    written = {path: "a.txt", "content": "one\n"} if path else patch
+    command = {"cmd" if name == "codex" else "command": f"touch {file}", "description": "Leave a file"}
+    calls = [{"name": writer, "input": written}, {"name": shell, "input": command}]
+    return [{"tools": [{"call": call}]} for call in calls]
+
+
 @contextmanager
 def driven(
     name: str, repository: Project, script: ModelScript, *, subscription: bool = False, **settings: Any

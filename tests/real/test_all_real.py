@@ -19,6 +19,7 @@ from real.real_support import (
     REAL,
     Lonely,
     assert_gone,
+    attempts,
     driven,
     ends,
     environment,
@@ -31,6 +32,7 @@ from real.real_support import (
 
 pytestmark = [*REAL, pytest.mark.parametrize("name", NAMES)]
 
+MESSAGE = "Provide a short imperative commit message"
 WRITE = {"tools": [{"write": {"path": "a.txt", "content": "one\n"}}]}
 
 
@@ -42,16 +44,18 @@ def run(project: Lonely, *words: str) -> Result:
 def test_a_whole_loop(name: str, repository: Project) -> None:
     """A whole run: a write, a failed guardrail, its feedback in the next prompt, a fix, the claim, the commit.
 
-    The agent works in the run's directory even if `PWD` differs, and only its final message is the commit message.
+    The agent works in the run's directory even if `PWD` differs. Asked for a commit message, it runs in an empty
+    directory and cannot use its tools; only its final message counts.
     """
+    left = repository.home.path / "left-by-the-message-call"
+    message = "Say two in a.txt" if name == "opencode" else "<response>Say two in a.txt</response>"
     script = turns(
         {"text": "I write."} | WRITE,
         {"text": DONE},
         {"tools": [{"read": "a.txt"}]},
         {"tools": [{"edit": {"path": "a.txt", "old": "one", "new": "two"}}]},
         {"text": f"It is right now.\n\n{DONE}", "usage": {"input": 1000, "cached": 600, "output": 100}},
-        {"text": "Let me look.", "tools": [{"read": "a.txt"}]},
-        {"text": "Say two in a.txt" if name == "opencode" else "<response>Say two in a.txt</response>"},
+        *({"when": MESSAGE} | each for each in (*attempts(name, left), {"text": message})),
     )
     with driven(
         name,
@@ -66,13 +70,14 @@ def test_a_whole_loop(name: str, repository: Project) -> None:
         result = run(project, "-p", "Write a.txt")
         assert (result.code, ends(result)) == (0, ["ok", "ok", "ok"]), result.err
         asked = server.turns()
-        assert [request.played for request in asked] == [1, 2, 3, 4, 5, 6, 7]
+        assert [request.played for request in asked] == [1, 2, 3, 4, 5, 6, 7, 8]
         assert "missing-two" not in asked[1].said()
         assert "missing-two" in asked[2].said()
         assert project.git("log", "-1", "--format=%s").strip() == "Say two in a.txt"
-        assert (project.path / "a.txt").read_text() == "two\n"
+        assert (project.path / "a.txt").read_text() == "two\n" and not left.exists()
+        assert all("/ralph-empty-" in json.dumps(request.body) for request in asked[5:])
         usage = result.lines()[-1]["usage"]
-        assert (usage["input_tokens"], usage["cache_read_tokens"], usage["output_tokens"]) == (6400, 600, 700)
+        assert (usage["input_tokens"], usage["cache_read_tokens"], usage["output_tokens"]) == (7400, 600, 800)
         assert (usage["cost_usd"] > 0) == (name == "claude")
 
 

@@ -14,7 +14,7 @@ import pytest
 from conftest import Project, Result
 from ralph.core.task_model import Task
 from ralph.modelserver.server import ModelServer, Request
-from real.real_support import NAMES, REAL
+from real.real_support import NAMES, REAL, attempts
 from real.work_real_support import TIMEOUT, asked_by, edit, imported, only, roles, say, told, working, write
 
 pytestmark = REAL
@@ -333,14 +333,6 @@ def allow_all(name: str, home: Path) -> None:
     file.write_text(json.dumps(known | values))
 
 
-TOOLS: dict[str, tuple[str, str, str]] = {
-    "claude": ("Write", "file_path", "Bash"),
-    "codex": ("apply_patch", "", "exec_command"),
-    "gemini": ("write_file", "file_path", "run_shell_command"),
-    "opencode": ("write", "filePath", "bash"),
-}
-"""The names of its tools that write a file (with the path argument) and run a command."""
-
 MODELS = {"claude": "haiku", "codex": "gpt-5.5", "gemini": "flash-lite", "opencode": "scripted"}
 
 
@@ -348,21 +340,15 @@ SESSIONS = {"claude": ".claude/projects/**/*.jsonl", "codex": ".codex/sessions/*
 """Where agents keep sessions, for those that can turn this off."""
 
 
-def attempts(name: str, file: Path) -> list[dict[str, Any]]:
-    """Attempts of a judge to write a file and to run a command that leaves a file elsewhere."""
-    writer, path, shell = TOOLS[name]
-    patch = "*** Begin Patch\n*** Add File: a.txt\n+one\n*** End Patch"
-    written = {path: "a.txt", "content": "one\n"} if path else patch
-    command = {"cmd" if name == "codex" else "command": f"touch {file}", "description": "Leave a file"}
-    calls = [{"name": writer, "input": written}, {"name": shell, "input": command}]
-    return [{"when": JUDGE, "tools": [{"call": call}]} for call in calls]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_judge_answers_and_does_nothing_else(name: str, repository: Project) -> None:
     """The judge runs in an empty directory with a small model and cannot use what the agent is allowed."""
     file = repository.home.path / "left-by-the-judge"
-    script = [*attempts(name, file), judge(True, why=REASON), judge(True, why=REASON)]
+    script = [
+        *({"when": JUDGE} | each for each in attempts(name, file)),
+        judge(True, why=REASON),
+        judge(True, why=REASON),
+    ]
     coder = repository.script("coder.sh", "echo 1 > done.txt; echo '<promise>CODED</promise>'")
     criteria = {
         "promise": "CODED",
@@ -379,7 +365,7 @@ def test_a_judge_answers_and_does_nothing_else(name: str, repository: Project) -
         asked = judged(server)
         assert [request.played for request in asked] == [1, 2, 3, 4]
         assert all(re.search(rf"\b{MODELS[name]}\b", f"{r.path} {r.body.get('model')}") for r in asked)
-        assert all(f"{site.project.env['TMPDIR']}/ralph-judge-" in json.dumps(r.body) for r in asked)
+        assert all(f"{site.project.env['TMPDIR']}/ralph-empty-" in json.dumps(r.body) for r in asked)
         tools = [line for line in done.lines() if line["event"] == "tool_end"]
         assert all(tool["is_error"] for tool in tools) and not file.exists()
         verdicts = [line["verdict"] for line in done.lines() if line["event"] == "check_ended"]

@@ -38,4 +38,5 @@ class UserGit:
         """The error in git's own words, with what to do next."""
         error = done.err.strip() or done.out.decode(errors="replace")
         hint = hint_for(error, self._repository)
-        return f"git {what} failed: {clean(gist(error))}" + (f" Next: {hint}" if hint else "")
+        text = f"git {what} failed: {clean(gist(error))}"
+        return f"{text.rstrip('.')}. Next: {hint}" if hint else text
