@@ -414,7 +414,7 @@ def test_a_checkout_with_changes_in_the_way_is_not_touched(site: Site) -> None:
     assert (site.project.path / "calc.py").read_text() == "# mine\n"
     state = site.state()
     assert state["status"] == "blocked" and "git merge --ff-only ralph/T-1" in state["reason"]
-    assert "overwritten by merge: calc.py Next: Commit, stash or move these files." in state["reason"]
+    assert "overwritten by merge: calc.py. Next: Commit, stash or move these files." in state["reason"]
     site.project.git("checkout", "--", "calc.py")
     assert site.work().code == 0
     assert site.is_fixed() and len(site.prompts("T-1.coder")) == 1, "nothing was done twice"
