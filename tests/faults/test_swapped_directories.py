@@ -289,6 +289,13 @@ def test_t3_a_swapped_git_directory(repository: Project, command: str) -> None:
     assert contents(outside / ".git") == before
 
 
+def test_t3_a_new_repository_in_the_same_place(repository: Project) -> None:
+    """An agent that throws the history away and starts a new one is not complete, even if the inode is the same."""
+    outside_of(repository, "rm -rf .git; git init -q; git add -A; git commit -qm New", COMMITS)
+    result = repository.run("run", "-p", "x", "-m", "3")
+    assert result.code == 2 and REFUSAL in result.out, result.out + result.err
+
+
 def test_t3_a_git_directory_that_leads_in_a_circle(repository: Project) -> None:
     """Without the git directory that it started with, a run neither continues nor completes."""
     outside_of(repository, CIRCLE, COMMITS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from ralph.redact import Secrets, secret_values, secrets_of
 from ralph.runs import agent_hooks
 from ralph.runs.parts import load_parts
 from ralph.runs.repository import is_pinned, pinned_runner, scm_runner
+from ralph.scm.pinned import held
 from ralph.scm.repository import Repository, find_repository
 from ralph.scm.version_control import VersionControl
 from ralph.store.files import opened_directory
@@ -104,9 +105,10 @@ def _version_control(
 ) -> Iterator[VersionControl]:
     """Version control for a run: git runs at the top of its repository, other commands in the project."""
     top = repository.top if repository else Path(plan.directory)
-    with opened_directory(str(top)) as directory:
+    with opened_directory(str(top)) as directory, ExitStack() as stack:
         runner = scm_runner(warden, directory, top, inbox.is_interrupted)
         if repository is not None:
+            stack.enter_context(held(repository))
             runner = pinned_runner(runner, repository, directory, state / "scm")
         elif is_pinned(state / "scm"):
             raise RalphError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ralph.scm.git import GitError, GitOutput, Runner
@@ -29,6 +29,17 @@ def pinned(run: Runner, repository: Repository, directory: int, known: str, hint
         return run(argv, variables, stdin)
 
     return checked
+
+
+@contextmanager
+def held(repository: Repository) -> Iterator[None]:
+    """Keep the git directories open, so that directories put in their place cannot get the same inodes."""
+    with ExitStack() as stack:
+        for place in dict.fromkeys((repository.git_dir, repository.common)):
+            with suppress(OSError):  # it is gone, which `pinned` notices
+                descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                stack.callback(os.close, descriptor)
+        yield
 
 
 def seen_from(top: Path, place: Path | str) -> str:
