@@ -178,7 +178,7 @@ class Driver:
         if seen is None:
             return ""
         try:
-            changed = vcs.changed_between(seen.tree, tree or vcs.work_tree_id())
+            changed = vcs.changed_since(seen.tree, seen.delivery, tree or vcs.work_tree_id())
         except GitError as error:
             return f"unknown whether files have changed since the checks: {error.message}"
         return f"changed since the checks, not part of the proof: {listed(changed)}" if changed else ""

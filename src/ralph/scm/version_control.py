@@ -148,6 +148,14 @@ class VersionControl:
             [change.path for change in self._history.between(old, new)] if self._history is not None else []
         )
 
+    def changed_since(self, checked: str, delivered: str, now: str) -> list[str]:
+        """The paths that differ from the checked tree. A file with a filter may be there as it was committed."""
+        changed = self.changed_between(checked, now)
+        if self._history is None or not (changed and delivered):
+            return changed
+        stored = self._history.git.filtered(changed) - set(self.changed_between(delivered, now))
+        return [path for path in changed if path not in stored]
+
     def diff_to_commit(self, delivery: Delivery) -> str:
         """The changes that a commit would make, shortened; "" if only the command knows them."""
         if self._history is None or not delivery.tree:
