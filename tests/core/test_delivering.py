@@ -160,6 +160,7 @@ def test_a_run_stopped_at_its_commit_looks_again() -> None:
         Ran(at=5.0, ended=Ended.UNSTARTABLE, agent="first"),
         Ran(at=5.0, ended=Ended.LIMIT, agent="first", retry_at=9000.0),
         Ran(at=5.0, ended=Ended.OK, agent="first", text="<response>DONE</response>", claim=True),
+        Ran(at=5.0, ended=Ended.OK, agent="first", text="I will say `<response>done</response>`."),
     ],
 )
 def test_without_a_message_what_is_green_is_committed(ran: Ran) -> None:

@@ -485,7 +485,7 @@ def _has_message(state: State, ran: Ran) -> State:
     if ran.ended is Ended.LIMIT:
         state = _limited(state, ran)
     text = claims.message(ran.text) if ran.ended is Ended.OK and not ran.claim else ""
-    if not text:
+    if not text or claims.matches(text, state.plan.claim):
         state = noted(state, f"commit message of iteration {state.iteration} made from the prompt")
         text = state.delivery.message if state.delivery else ""
     return replace(state, phase=Phase.COMMIT, message=text or f"Work of iteration {state.iteration}")
