@@ -97,7 +97,7 @@ class Baseline:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._git.disarm_filters()
         config = self.config()
-        hooks = self._keep_hooks(self._hooks_path(config))
+        hooks = self._keep_hooks(self._hooks_path(config)) if self._runs_hooks else ""
         entries = paths(self._git("status", *CHANGES, "--ignored=matching"))
         prints = self.fingerprints(entry[3:] for entry in entries if entry.startswith("??"))
         start = BaselineRecord(
@@ -302,16 +302,38 @@ def add_all(call: Callable[..., GitOutput], git: Git, left_out: Iterable[str]) -
 
 
 def _copy_hooks(source: Path, target: Path) -> None:
-    """Copy the hooks and everything in their directory, except samples, broken links and very large directories."""
-    target.mkdir(parents=True, exist_ok=True)
+    """Copy the hooks and everything in their directory, except samples, broken links and very large directories.
+
+    A hook that cannot be copied is an error: without it, Ralph's commits would pass by what the user demands of them.
+    """
     try:
-        names = [e for e in source.iterdir() if not e.name.endswith(".sample") and e.exists()]
-        if sum(f.stat().st_size for f in source.rglob("*") if f.is_file()) > MAX_HOOK_BYTES:
-            names = [entry for entry in names if entry.is_file()]
-        for entry in names:
-            if entry.is_dir():
-                shutil.copytree(entry, target / entry.name, symlinks=True, dirs_exist_ok=True)
+        target.mkdir(parents=True, exist_ok=True)
+        if not source.is_dir():
+            return
+        kept = [
+            each for each in source.iterdir() if each.is_dir() or (each.is_file() and not _is_sample(each))
+        ]
+        if sum(file.stat().st_size for file in source.rglob("*") if file.is_file()) > MAX_HOOK_BYTES:
+            kept = [each for each in kept if each.is_file()]
+        for each in kept:
+            if each.is_dir():
+                shutil.copytree(each, target / each.name, True, _special_files, dirs_exist_ok=True)
             else:
-                shutil.copy2(entry, target / entry.name)
-    except OSError:
-        pass
+                shutil.copy2(each, target / each.name)
+    except OSError as error:
+        hint = "Make the folder readable, or move what is not a hook out of it."
+        raise RalphError(f"The git hooks in {source} cannot be copied: {error}", hint) from None
+
+
+def _is_sample(path: Path) -> bool:
+    return path.name.endswith(".sample")
+
+
+def _special_files(directory: str, names: list[str]) -> list[str]:
+    """Sockets, named pipes and devices, which are never hooks."""
+    modes = {name: os.lstat(os.path.join(directory, name)).st_mode for name in names}
+    return [
+        name
+        for name, mode in modes.items()
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+    ]
