@@ -37,7 +37,7 @@ def runner(found: Repository) -> Iterator[Runner]:
 
 
 def test_hooks_that_cannot_be_copied(found: Repository, runner: Runner, tmp_path: Path) -> None:
-    """Such a run does not start: its commits would skip a hook of the user. In a sandbox no hook runs anyway."""
+    """The run does not start, because its commits would skip the hook. In a sandbox hooks do not run."""
     (tmp_path / "hooks").write_text("a file in place of the copy\n")
     with pytest.raises(RalphError) as error:
         Baseline(Git(found, runner), tmp_path).record()
@@ -45,7 +45,7 @@ def test_hooks_that_cannot_be_copied(found: Repository, runner: Runner, tmp_path
     Baseline(Git(found, runner), tmp_path, runs_hooks=False).record()
 
 
-def test_what_is_no_hook(found: Repository, runner: Runner, tmp_path: Path) -> None:
+def test_files_that_are_not_hooks(found: Repository, runner: Runner, tmp_path: Path) -> None:
     """Named pipes and sockets next to the hooks are skipped, at any depth, instead of waiting for them."""
     (found.common / "hooks/lib").mkdir()
     (found.common / "hooks/lib/common").write_text("true\n")

@@ -304,7 +304,7 @@ def add_all(call: Callable[..., GitOutput], git: Git, left_out: Iterable[str]) -
 def _copy_hooks(source: Path, target: Path) -> None:
     """Copy the hooks and everything in their directory, except samples, broken links and very large directories.
 
-    A hook that cannot be copied is an error: without it, Ralph's commits would pass by what the user demands of them.
+    A hook that cannot be copied is an error: without it, commits would skip it.
     """
     try:
         target.mkdir(parents=True, exist_ok=True)
