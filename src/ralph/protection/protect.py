@@ -33,8 +33,8 @@ from ralph.shell.words import MARKS, UNKNOWN
 
 _ROOT = "/\0repository"
 """Placeholder for the root of the repository. No command can name it."""
-_TEST_SCRIPT = re.compile(r"t|tst|test(?:[:_.-].*)?")
-_TEST_DIRECTORY = re.compile(
+TEST_SCRIPT = re.compile(r"t|tst|test(?:[:_.-].*)?")
+TEST_DIRECTORY = re.compile(
     r"(?:.*[_-])?(?:tests?|testing|specs?|e2e|acceptance)(?:[_-].*)?|t", re.IGNORECASE
 )
 _PART_OF_FILE = re.compile(r"::.*|(?::\d+)+$|/?\.\.\.$", re.DOTALL)
@@ -54,13 +54,30 @@ class Protection(Struct, frozen=True):
     absent: tuple[str, ...] = ()
 
 
+class VerifyingFiles(Struct, frozen=True):
+    """The same as a `Protection`, as paths instead of globs. `is_indirect`: a script decides which tests run."""
+
+    executed: frozenset[str]
+    by_custom: frozenset[str]
+    absent: frozenset[str]
+    is_indirect: bool
+
+
 def protection(commands: Iterable[tuple[str, str]], tracked: Collection[str]) -> Protection:
     """Return the files that must not change for these commands to be trusted.
 
     Each command comes with its working directory. `tracked` lists all files of the repository, relative to the
     same root.
     """
-    files = _Files(tracked)
+    found = verifying_files(commands, tracked)
+    return Protection(_escaped(found.executed), _escaped(found.by_custom), tuple(sorted(found.absent)))
+
+
+def verifying_files(
+    commands: Iterable[tuple[str, str]], tracked: Collection[str], read: Collection[str] = ()
+) -> VerifyingFiles:
+    """Like `protection`. `read`: names of package scripts whose content is among the commands."""
+    files = _Files(tracked, read)
     executed: set[str] = set()
     for command, working_dir in commands:
         for each in simple_commands(command, working_dir):
@@ -69,7 +86,9 @@ def protection(commands: Iterable[tuple[str, str]], tracked: Collection[str]) ->
     by_custom = files.called(TESTS_BY_CUSTOM, ".") if files.is_indirect else []
     if files.is_indirect:
         files.newcomers.update(RUNNERS["pytest"].always)
-    return Protection(_escaped(executed), _escaped(by_custom), tuple(sorted(files.newcomers)))
+    return VerifyingFiles(
+        frozenset(executed), frozenset(by_custom), frozenset(files.newcomers), files.is_indirect
+    )
 
 
 def tests_among(paths: Iterable[str]) -> list[str]:
@@ -84,8 +103,9 @@ def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
 class _Files:
     """Looks up tracked files by the names that a command line uses, and records other findings."""
 
-    def __init__(self, tracked: Collection[str]) -> None:
+    def __init__(self, tracked: Collection[str], read: Collection[str] = ()) -> None:
         self._tracked = frozenset(tracked)
+        self.read = frozenset(read)
         self.newcomers: set[str] = set()
         self.is_indirect = False
 
@@ -157,6 +177,11 @@ def joined(directory: str | None, path: str) -> str | None:
     return posixpath.normpath(posixpath.join(directory, path))
 
 
+def without_part(word: str) -> str:
+    """Return the path in a word that names a part of a file: `tests/test_a.py::test_x`, `a_test.go:12`."""
+    return _PART_OF_FILE.sub("", word)
+
+
 def _of_command(command: SimpleCommand, files: _Files) -> Iterator[str]:
     """Return the files that one simple command executes: its program, and the files that the program runs."""
     directory = inside(command.directory)
@@ -167,7 +192,7 @@ def _of_command(command: SimpleCommand, files: _Files) -> Iterator[str]:
         yield from named
     if isinstance(program, PackageManager):
         directory, words = _package_script(program, rest, directory)
-        files.is_indirect = files.is_indirect or not words
+        files.is_indirect = files.is_indirect or not (words or files.read.intersection(rest))
         program, rest = find_program(words) if words else (None, [])
     if isinstance(program, TestRunner):
         yield from _of_runner(program, rest, directory, files)
@@ -193,7 +218,7 @@ def _package_script(
         words = leading_options(words[1:], program.options)[1]
     if not words:
         return directory, []
-    if _TEST_SCRIPT.fullmatch(words[0]):
+    if TEST_SCRIPT.fullmatch(words[0]):
         return directory, ["jest", *words[1:]]
     return directory, words if words[0] in RUNNERS else []
 
@@ -231,7 +256,7 @@ def _named_tests(program: TestRunner, words: list[str], directory: str, files: _
     found: list[str] = []
     is_named = False
     for word in words:
-        part = _PART_OF_FILE.sub("", word) or "."
+        part = without_part(word) or "."
         tests = _tests_at(program, part, directory, files)
         if not tests and program.takes is Takes.FILTERS:
             tests = [path for path in files.called(program.tests, directory) if word in path]
@@ -246,7 +271,7 @@ def _tests_at(program: TestRunner, word: str, directory: str, files: _Files) -> 
         return named
     path = joined(directory, word)
     if path is not None and files.below(path):
-        is_for_tests = any(_TEST_DIRECTORY.fullmatch(part.strip("_")) for part in path.split("/"))
+        is_for_tests = any(TEST_DIRECTORY.fullmatch(part.strip("_")) for part in path.split("/"))
         return files.below(path) if is_for_tests else files.called(program.tests, path)
     if program.takes is Takes.NAMES and "." in word and "/" not in word:
         return _of_name(program, word.split("."), directory, files)

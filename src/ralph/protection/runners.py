@@ -94,6 +94,18 @@ _MOCHA = TestRunner(
     takes=Takes.FILTERS,
     options=_JAVASCRIPT.options,
 )
+_NODE = TestRunner(
+    (
+        *_MOCHA.tests,
+        *(
+            f"{name}.{ending}"
+            for name in ("test", "test-*", "*-test", "*_test")
+            for ending in ("js", "mjs", "cjs", "ts")
+        ),
+    ),
+    takes=Takes.FILTERS,
+    options=_JAVASCRIPT.options,
+)
 _JVM = TestRunner(("src/test/",), takes=Takes.OTHER)
 _CARGO = TestRunner(("tests/",), takes=Takes.OTHER)
 _PHPUNIT = TestRunner(
@@ -122,7 +134,7 @@ RUNNERS: dict[str, TestRunner] = {
     **dict.fromkeys(("vitest", "vitest run", "vitest watch", "vitest dev"), _JAVASCRIPT),
     "ava": _JAVASCRIPT,
     "mocha": _MOCHA,
-    "node --test": _MOCHA,
+    "node --test": _NODE,
     "bun test": _JAVASCRIPT,
     "deno test": TestRunner(("*_test.*", "*.test.*")),
     "playwright test": _JAVASCRIPT,
@@ -190,13 +202,19 @@ PACKAGE_MANAGERS = dict.fromkeys(("npm", "yarn", "pnpm", "bun run"), _NPM)
 _VERSION = re.compile(r"(?<=[a-z])[\d.]+$")
 
 
+_PROGRAMS: dict[str, TestRunner | PackageManager] = {**RUNNERS, **PACKAGE_MANAGERS}
+
+
 def find_program(words: Sequence[str]) -> tuple[TestRunner | PackageManager | None, list[str]]:
     """Return the entry for a program (by name and first argument, otherwise by name) and the words that follow."""
-    known: dict[str, TestRunner | PackageManager] = {**RUNNERS, **PACKAGE_MANAGERS}
-    both = " ".join(words[:2])
-    if both in known and len(words) > 1:
-        return known[both], list(words[2:])
-    return known.get(words[0]) or known.get(_VERSION.sub("", words[0])), list(words[1:])
+    name = program_name(words)
+    return _PROGRAMS.get(name), list(words[1 + name.count(" ") :])
+
+
+def program_name(words: Sequence[str]) -> str:
+    """Return the name of a program as these tables have it; "" if they do not."""
+    names = (" ".join(words[:2]) if len(words) > 1 else "", words[0], _VERSION.sub("", words[0]))
+    return next((name for name in names if name in _PROGRAMS), "")
 
 
 def leading_options(words: Sequence[str], options: Options) -> tuple[list[tuple[str, str]], list[str]]:
