@@ -201,8 +201,8 @@ class WorkSettings(_Base, frozen=True):
         ),
     ] = False
     protect: Annotated[
-        tuple[str, ...] | None,
-        says("Globs of files that only the tester may change (null: the files that verification runs)."),
+        bool | tuple[Word, ...] | None,
+        says("The same as `protect` at the top level. Set one of the two, or both to the same value."),
     ] = None
     setup: Annotated[
         str,
@@ -340,6 +340,14 @@ class Settings(_Base, frozen=True):
         tuple[GuardrailSettings, ...],
         says("Commands that must succeed after every iteration. Their failures go into the next prompt."),
     ] = ()
+    protect: Annotated[
+        bool | tuple[Word, ...] | None,
+        says(
+            "Globs of protected tests; false: none (null: the tests that the checks execute). `ralph run` is complete"
+            " only if the work also passes them as they were when the run started; in `ralph work`, only the tester"
+            " may change them."
+        ),
+    ] = None
     scm: Annotated[
         ScmSettings | None,
         says("Version control after an iteration in which all guardrails passed (null: none)."),
@@ -411,6 +419,14 @@ class Settings(_Base, frozen=True):
         Natural, says("Maximum characters shown of a tool's output (0: no limit).")
     ] = 2000
 
+    @property
+    def protected(self) -> tuple[str, ...] | None:
+        """Globs of protected tests; None: the files that the checks execute."""
+        given = self.ralph.protect if self.protect is None else self.protect
+        if isinstance(given, bool):
+            return None if given else ()
+        return given
+
 
 class LoadedSettings(Struct, frozen=True):
     """The merged settings, the files they came from, and the source of each value by its path."""
@@ -461,9 +477,17 @@ def load(
         names = ", ".join(str(document.path) for document in documents)
         source = "the command line" if where in flags else names or "the command line"
         raise RalphError(f"{where}, from {source}: {_plain(message)}.") from None
+    _check_protect(settings)
     return LoadedSettings(
         settings, tuple(document.path for document in documents), _all_sources(settings, sources)
     )
+
+
+def _check_protect(settings: Settings) -> None:
+    if None not in (settings.protect, settings.ralph.protect) and settings.protect != settings.ralph.protect:
+        raise RalphError(
+            "protect and ralph.protect are both set, to different values.", "Remove ralph.protect."
+        )
 
 
 def _other_agent(merged: Mapping[str, Any], agent: str | None, otherwise: str) -> dict[str, Any]:

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from ralph.checks.base import Changed, CheckContext, JudgeAnswer, Shell
+from ralph.checks.base import Changed, CheckContext, JudgeAnswer, Shell, SinceStart
 from ralph.core.command_output import CommandOutput, Gap
 from ralph.core.model import Exit, Verdict
 
 LOG = ".ralph/guardrail_001_make_test.log"
+
+
+@dataclass
+class Copy:
+    """A copy in which commands end as their name and the files in it say: `shells[command, is_old]`."""
+
+    bench: Bench
+    done: list[tuple[str, object]] = field(default_factory=list)
+
+    def put_back(self, paths: Sequence[str]) -> None:
+        self.done.append(("put back", tuple(paths)))
+
+    def write(self, path: str, text: str) -> None:
+        self.done.append(("write", (path, text)))
+
+    def remove(self, paths: Sequence[str]) -> None:
+        self.done.append(("remove", tuple(paths)))
+
+    def shell(self, command: str, timeout: float) -> Shell:
+        self.done.append(("run", (command, timeout)))
+        prefix = "old: " if any(what != "run" for what, _ in self.done) else "new: "
+        return self.bench.shell(prefix + command, timeout)
 
 
 @dataclass
@@ -34,6 +57,17 @@ class Bench:
     looked: list[tuple[object, ...]] = field(default_factory=list)
     paths: list[tuple[str, ...]] = field(default_factory=list)
     path: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    since: SinceStart | None = None
+    copies: list[Copy] = field(default_factory=list)
+
+    def since_start(self) -> SinceStart | None:
+        return self.since
+
+    @contextmanager
+    def copied(self) -> Iterator[Copy]:
+        self.copies.append(Copy(self))
+        yield self.copies[-1]
 
     def shell(self, command: str, timeout: float, *, is_clean: bool = False, directory: str = ".") -> Shell:
         self.asked.append((command, timeout))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
@@ -46,6 +47,46 @@ class Changed(Struct, frozen=True):
     is_new: bool = False
 
 
+class FilesOfTree(Protocol):
+    """The files of a tree of git."""
+
+    @property
+    def paths(self) -> Collection[str]: ...
+
+    def text(self, path: str) -> str | None:
+        """The content of a regular file; None if there is none with this name, or if it is not text."""
+
+    def target(self, path: str) -> str:
+        """The target of a symbolic link; "" otherwise."""
+
+
+class SinceStart(Struct, frozen=True):
+    """The tree when the run started, and the one that is checked: its id, the paths that differ, all files.
+
+    `renamed`: the new path of each renamed file. `project`: the project's directory in the repository.
+    """
+
+    start: str
+    changed: tuple[str, ...]
+    renamed: Mapping[str, str]
+    files: Callable[[], tuple[FilesOfTree, FilesOfTree]]
+    project: str = "."
+
+
+class CheckCopy(Protocol):
+    """A fresh copy of the repository, for commands that run on other files than those of the project."""
+
+    def put_back(self, paths: Sequence[str]) -> None:
+        """Write these files as they were when the run started."""
+
+    def write(self, path: str, text: str) -> None: ...
+
+    def remove(self, paths: Sequence[str]) -> None: ...
+
+    def shell(self, command: str, timeout: float) -> Shell:
+        """Run a command in the project's directory of the copy."""
+
+
 class CheckContext(Protocol):
     """The tools of a check, passed in by the loop so that checks start no processes themselves."""
 
@@ -84,6 +125,16 @@ class CheckContext(Protocol):
 
         Also new files if a part of their path has a name in `absent`.
         """
+
+    @property
+    def allowed(self) -> Sequence[str]:
+        """Globs of tests that may have changed, as the user said when the run was resumed."""
+
+    def since_start(self) -> SinceStart | None:
+        """What has changed since the run started; None outside git."""
+
+    def copied(self) -> AbstractContextManager[CheckCopy]:
+        """A fresh copy of the project without git-ignored files. Its files may be changed before a command runs."""
 
     def ask(self, prompt: str, model: str) -> JudgeAnswer:
         """Ask the judge in a fresh process and an empty directory (`model` "": a small one).

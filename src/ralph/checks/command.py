@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import msgspec
 
 from ralph.checks.base import CheckContext, Interrupted, Method
@@ -56,4 +59,8 @@ def exit_text(exit: Exit, timeout: float) -> str:
     return f"exit code {exit.code}"
 
 
-METHOD = Method(Config, run, summary="a shell command must succeed")
+def commands(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield config["command"], "."
+
+
+METHOD = Method(Config, run, summary="a shell command must succeed", commands=commands)

@@ -15,7 +15,7 @@ from ralph.registry import Registry
 
 _NAMES = (
     *("command", "string_match", "semantic", "stories"),
-    *("external", "multi_stage", "protected", "changes"),
+    *("external", "multi_stage", "protected", "changes", "old_tests"),
 )
 
 

@@ -190,6 +190,17 @@ def budget_options(function: F) -> F:
     return function
 
 
+def allow_option(help: str) -> Callable[[F], F]:
+    """The option `--allow`, which may be repeated."""
+    return click.option("--allow", multiple=True, metavar="GLOB", callback=_globs, help=help)
+
+
+def _globs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(glob.strip() for glob in value):
+        raise click.BadParameter("must not be empty.", ctx, param)
+    return value
+
+
 def sandbox_options(function: F) -> F:
     options = [
         click.option(

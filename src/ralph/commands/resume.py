@@ -12,6 +12,7 @@ import click
 
 from ralph.commands.common import (
     COUNT,
+    allow_option,
     budget_options,
     find_run,
     finish,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 @optional_run_argument
 @click.option("-m", "--maximum-iterations", type=COUNT, metavar="N", help="New total iteration limit.")
 @budget_options
+@allow_option("Glob of tests that may have changed, in addition to earlier ones; repeatable. [none]")
 @click.option(
     "--stream-agent-output/--no-stream-agent-output",
     "stream",
@@ -47,6 +49,7 @@ def command(
     max_cost_usd: float | None,
     max_tokens: int | None,
     max_duration_seconds: float | None,
+    allow: tuple[str, ...],
     stream: bool,
     verbose: bool,
     as_json: bool,
@@ -55,11 +58,13 @@ def command(
     """Resume a run where it stopped. Without RUN, resume the newest unfinished run in this directory.
 
     Finished steps are not repeated; an interrupted iteration starts over. A run that stopped at a limit needs
-    a higher one. The settings are not read again.
+    a higher one. A run that waits because old tests fail completes with `--allow`, if their change is right. The
+    settings are not read again.
 
     \b
     ralph resume
     ralph resume 7f3a -m 20
+    ralph resume 7f3a --allow 'tests/**'
     """
     from ralph.core.model import FLOW_RULES, Resume
     from ralph.runs import background, control, location, locking, session
@@ -68,7 +73,8 @@ def command(
     runs = home.runs()
     chosen = find_run(home, runs, run) if run else session.unfinished(runs, location.here(Path.cwd()))
     brief = runs.brief(chosen.id)
-    go_on = Resume(time.time(), maximum_iterations, max_cost_usd, max_tokens, max_duration_seconds)
+    limits = (maximum_iterations, max_cost_usd, max_tokens, max_duration_seconds)
+    go_on = Resume(time.time(), *limits, allow=allow)
     if chosen.is_live:
         click.echo(control.unpause(runs, chosen, go_on), err=True)
         return 0
@@ -115,6 +121,8 @@ def _check(run: Run, brief: RunBrief, go_on: Resume) -> None:
             f"Run {run.id} has used {_amount(spent)} of {_amount(limit)} {unit} and would stop at once.",
             _give_more(run, option, spent),
         )
+    if stop.cause is Cause.OLD_TESTS:
+        return
     if too_dear := policy.unaffordable(policy.raised(brief.limits, go_on), brief.usage, brief.iteration):
         cause, reason = too_dear
         spent, _, limit, option = used[cause]

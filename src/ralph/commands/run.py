@@ -12,6 +12,7 @@ import click
 
 from ralph.commands.common import (
     COUNT,
+    allow_option,
     budget_options,
     load_with_agent,
     make_look,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     default=None,
     help="Show agent output live. [on]",
 )
+@allow_option("Glob of existing tests that the agent may change; repeatable. [none]")
 @sandbox_options
 @click.option("--dry-run", is_flag=True, help="Show the prompt, the command and the checks, but run nothing.")
 @view_options
@@ -61,6 +63,7 @@ def command(
     prompt_file: str | None,
     agent: str | None,
     settings_file: str | None,
+    allow: tuple[str, ...],
     sandbox: bool | None,
     sandbox_backend: str | None,
     dry_run: bool,
@@ -84,7 +87,7 @@ def command(
     from ralph.sandbox.registry import DIRECT
 
     directory = Path.cwd()
-    inputs = run_plan.RunInputs(prompt, prompt_file)
+    inputs = run_plan.RunInputs(prompt, prompt_file, allow)
     run_plan.check_inputs(inputs, directory)
     flags = {_KEYS[name]: value for name, value in options.items() if value is not None}
     loaded = load_with_agent(settings_file, flags, agent)
@@ -143,7 +146,7 @@ def _show(plan: Plan, inputs: RunInputs, *, as_json: bool) -> int:
     text = prompts.build(base, step, plan.prompt, plan.claim)
     words = AGENTS[spec.type].argv(spec, Purpose.WORK, Prompt(text, ".ralph/prompt_001.txt"))
     argv = [word.replace(text, "<prompt>") for word in words]
-    checks = [check.name for check in plan.checks]
+    checks = [check.name for check in plan.checks if check.method == "command"]
     if as_json:
         values = {"prompt": text, "argv": argv, "promptVia": spec.prompt_via, "checks": checks}
         click.echo(json.dumps(values, ensure_ascii=False))

@@ -51,6 +51,7 @@ from ralph.core.model import (
     Step,
     Stop,
     Verdict,
+    When,
 )
 from ralph.core.settling import (
     COMPLETE_BUT_GUIDED,
@@ -163,8 +164,10 @@ def apply(state: State, fact: Result | Command) -> State:
 
 
 def _ended(state: State, stop: Stop, did: Result) -> State:
-    if isinstance(did, Did) and did.detail:
-        state, stop = noted(state, did.detail), replace(stop, notes=(*stop.notes, did.detail))
+    if isinstance(did, Did):
+        if did.detail:
+            state, stop = noted(state, did.detail), replace(stop, notes=(*stop.notes, did.detail))
+        stop = replace(stop, notes=tuple(dict.fromkeys((*stop.notes, *did.notes))))
     return replace(state, stop=stop)
 
 
@@ -182,7 +185,8 @@ def _command(state: State, command: Command) -> State:
     if isinstance(command, Fail):
         return replace(state, stop=state.stop or stop_of(state, command.cause, command.reason))
     plan, limits = policy.rejudged(state.plan, command), policy.raised(state.limits, command)
-    state = replace(state, plan=plan, limits=limits, paused=False, cancelled=None)
+    allowed = tuple(dict.fromkeys((*state.allowed, *command.allow)))
+    state = replace(state, plan=plan, limits=limits, allowed=allowed, paused=False, cancelled=None)
     if state.phase is Phase.WORK and state.plan.claim.kind is ClaimKind.BOARD:
         state = replace(state, phase=Phase.BEFORE)  # people may have edited the board meanwhile
     if state.stop and state.stop.outcome is not Outcome.COMPLETE:
@@ -262,6 +266,7 @@ def _run_agent(state: State) -> RunAgent:
         steer=state.steer,
         story=state.before.board.story if state.before and state.before.board else "",
         asks_claim=state.asked,
+        may_refuse=bool(state.old_red),
     )
 
 
@@ -326,7 +331,8 @@ _RESULT_OF: dict[type[Step], type[Result]] = {
 
 def _before(state: State, seen: Seen) -> State:
     """Decide whether another iteration may start: first existing claims, then the limits."""
-    state = replace(state, before=seen, after=None, claimed=False, judged=False, verdicts=())
+    start = state.start or _start_of_run(state, seen)
+    state = replace(state, before=seen, after=None, claimed=False, judged=False, verdicts=(), start=start)
     if seen.problem:
         return stopped(state, Cause.CONFIG, seen.problem)
     if _claim_on_disk(state, seen):
@@ -344,6 +350,13 @@ def _before(state: State, seen: Seen) -> State:
     if until := _all_limited_until(state):
         return _hold_for_limit(state, until)
     return replace(state, phase=Phase.WORK)
+
+
+def _start_of_run(state: State, seen: Seen) -> str:
+    """The tree that no agent has changed yet, if a check compares with it."""
+    is_first = state.iteration == 0 and state.again == 0
+    is_wanted = any(check.when is When.PROVED for check in state.plan.checks)
+    return seen.tree if is_first and is_wanted else ""
 
 
 def _worked(state: State, ran: Ran) -> State:
@@ -406,10 +419,11 @@ def _after(state: State, seen: Seen) -> State:
     if _may_be_asked_again(state):
         state = _heard(state)
     state = replace(state, ran=replace(ran, board=None))  # from here on it is `after.board`
-    state = replace(state, claimed=_claim_on_disk(state, seen) or _claim_by_tag(state), empties=0)
+    claimed = _claim_on_disk(state, seen) or _claim_by_tag(state) or _claim_by_refusal(state)
+    state = replace(state, claimed=claimed, empties=0)
     if not state.claimed and (reason := _wait_reason(state, seen)):
         return stopped(state, Cause.WAIT_MARKER, reason)
-    if not state.claimed and ran.refusal:
+    if not state.claimed and ran.refusal and state.plan.prompt.task is not None:
         return stopped(state, Cause.REFUSED, ran.refusal)
     return checks_or_settle(state)
 
@@ -547,6 +561,12 @@ def _claim_by_tag(state: State) -> bool:
     if state.plan.claim.kind is not ClaimKind.TAG or state.ran is None:
         return False
     return state.ran.claim and state.ran.ended in _CLAIMABLE
+
+
+def _claim_by_refusal(state: State) -> bool:
+    """Whether the agent says why old tests must change: its work is checked like claimed work, then the user decides."""
+    ran = state.ran
+    return bool(state.old_red) and ran is not None and bool(ran.refusal) and ran.ended in _CLAIMABLE
 
 
 def _wait_reason(state: State, seen: Seen) -> str:

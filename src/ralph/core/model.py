@@ -118,6 +118,7 @@ class Cause(StrEnum):
     DENIED = "denied"
     JUDGE = "judge"
     WAIT_MARKER = "wait_marker"
+    OLD_TESTS = "old_tests"
     LIMIT_WAIT = "limit_wait"
     SIGNAL = "signal"
     CANCELLED = "cancelled"
@@ -178,6 +179,7 @@ _CAUSES = complete(
         Cause.DENIED: CauseMeaning(Outcome.FATAL, "Failed"),
         Cause.JUDGE: CauseMeaning(Outcome.FATAL, "Failed"),
         Cause.WAIT_MARKER: CauseMeaning(Outcome.WAITING, "Waiting"),
+        Cause.OLD_TESTS: CauseMeaning(Outcome.WAITING, "Waiting"),
         Cause.LIMIT_WAIT: CauseMeaning(Outcome.WAITING, "Waiting"),
         Cause.SIGNAL: CauseMeaning(Outcome.INTERRUPTED, ""),
         Cause.CANCELLED: CauseMeaning(Outcome.INTERRUPTED, "", RunVerdict.STOPPED),
@@ -208,10 +210,11 @@ class FailAction(StrEnum):
 
 
 class When(StrEnum):
-    """When a check runs: after every iteration, or only to verify a claim."""
+    """When a check runs: after every iteration, to verify a claim, or once all other required checks have passed."""
 
     ALWAYS = "always"
     CLAIMED = "claimed"
+    PROVED = "proved"
 
 
 class OnLimit(StrEnum):
@@ -302,7 +305,7 @@ class FlowRules(Struct, frozen=True):
     changes costs no iteration. `waits_on_exit_code`: exit code 42 means waiting. `judges_answers`: checks read the
     agent's answer, so more of it is kept. `reuses_results`: a command shared by several checks runs once per
     iteration. `locks_folder_only`: other runs are allowed in parent directories. `is_part`: the run belongs to
-    `ralph work`, which reports what all its runs have in common.
+    `ralph work`, which reports what all its runs have in common. `names_tests`: the outcome names changed tests.
     """
 
     counted: str = "iterations"
@@ -314,14 +317,15 @@ class FlowRules(Struct, frozen=True):
     reuses_results: bool = False
     locks_folder_only: bool = False
     is_part: bool = False
+    names_tests: bool = False
 
 
 FLOW_RULES = complete(
     Flow,
     {
-        Flow.RUN: FlowRules(tree=TreeWatch.NEVER, explains_limit=True),
+        Flow.RUN: FlowRules(tree=TreeWatch.NEVER, explains_limit=True, names_tests=True),
         Flow.SUPERVISE: FlowRules(counted="attempts", waits_on_exit_code=True, locks_folder_only=True),
-        Flow.PRD: FlowRules(asks_again=True),
+        Flow.PRD: FlowRules(asks_again=True, names_tests=True),
         Flow.WORK: FlowRules(
             tree=TreeWatch.FAILURES,
             explains_limit=True,
@@ -655,7 +659,8 @@ class Verdict(Struct, frozen=True):
 
     `degraded`: the check ran in a weaker form than configured. `parts`: the verdicts of its stages or criteria.
     `excerpt`: the few lines of its output that show what failed. `cause`: why the run stops if this verdict is degraded
-    and may not decide; None if the agent tries again.
+    and may not decide; None if the agent tries again. `tests`: old tests that fail on the new work. `note`: what the
+    outcome has to say about a check that is green or not required.
     """
 
     check: str
@@ -668,6 +673,8 @@ class Verdict(Struct, frozen=True):
     parts: tuple[Verdict, ...] = ()
     excerpt: tuple[str, ...] = ()
     cause: Cause | None = None
+    tests: tuple[str, ...] = ()
+    note: str = ""
 
 
 class BoardSeen(Struct, frozen=True):
@@ -697,7 +704,10 @@ class Look(Struct, frozen=True):
 
 
 class RunAgent(Struct, frozen=True):
-    """`asks_claim`: all checks passed without a claim, so the prompt asks for it."""
+    """`asks_claim`: all checks passed without a claim, so the prompt asks for it.
+
+    `may_refuse`: the agent has been told that old tests fail, and may say why they must change.
+    """
 
     purpose: Purpose
     iteration: int
@@ -709,6 +719,7 @@ class RunAgent(Struct, frozen=True):
     steer: tuple[Steer, ...] = ()
     story: str = ""
     asks_claim: bool = False
+    may_refuse: bool = False
 
 
 class Restore(Struct, frozen=True):
@@ -745,12 +756,16 @@ class Hold(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    """`tree`: the id of the git tree on which the required checks passed, if the run is complete."""
+    """`tree`: the id of the git tree on which the required checks passed, if the run is complete.
+
+    `tests`: old tests that fail on the new work, for which the run waits.
+    """
 
     cause: Cause
     reason: str
     notes: tuple[str, ...] = ()
     tree: str = ""
+    tests: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
@@ -836,7 +851,7 @@ class Did(Struct, frozen=True):
     """The result of Restore, Commit, Hold and Stop.
 
     `over`: the hold's time has passed, or the commit was not interrupted. `detail`: what went wrong. `made`: the new
-    commit. `files`: number of files the run changed, if known. `undone`: changes that a commit hook made to the files
+    commit. `files`: number of files the run changed, if known. `notes`: what the outcome says about them. `undone`: changes that a commit hook made to the files
     of a PRD loop. `refused`: why nothing was committed. `tree`: the work tree that has to be checked because a commit
     hook or another task has changed it.
     """
@@ -850,6 +865,7 @@ class Did(Struct, frozen=True):
     undone: tuple[str, ...] = ()
     refused: str = ""
     tree: str = ""
+    notes: tuple[str, ...] = ()
 
 
 Result = Seen | Ran | Checked | Did
@@ -878,7 +894,10 @@ class Steer(Struct, frozen=True):
 
 
 class Resume(Struct, frozen=True):
-    """Continue the run. Limits that are given replace those of the run, and so do the judge and its rule."""
+    """Continue the run. Limits that are given replace those of the run, and so do the judge and its rule.
+
+    `allow`: globs of tests that may have changed, in addition to earlier ones.
+    """
 
     at: float
     iterations: int | None = None
@@ -887,6 +906,7 @@ class Resume(Struct, frozen=True):
     seconds: float | None = None
     judge: AgentSpec | None = None
     allow_degraded: bool | None = None
+    allow: tuple[str, ...] = ()
 
 
 class Fail(Struct, frozen=True):
@@ -920,6 +940,8 @@ class State(Struct, frozen=True):
     `now`: time of the last fact. `again`: how often this iteration was restarted without counting. `unproved`: why
     the last iteration did not complete the run. `delivery`: the look before a commit. `rechecked`: the checks of this
     iteration run a second time, because the files have changed since. `asked`: the next prompt asks for the claim.
+    `start`: the tree when the run started, if a check compares with it. `old_red`: old tests of which the agent has been
+    told that they fail. `allowed`: globs of tests that may change, from `ralph resume`.
     """
 
     plan: Plan
@@ -958,3 +980,6 @@ class State(Struct, frozen=True):
     delivery: Seen | None = None
     rechecked: bool = False
     asked: bool = False
+    start: str = ""
+    old_red: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()

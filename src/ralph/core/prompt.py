@@ -160,6 +160,11 @@ def verification_failure(
     return _with_output(f'Verification by "{command}" failed: {reason}.', hint, log, output, limit)
 
 
+def old_tests_failure(what: str, log: str, output: CommandOutput, limit: int) -> str:
+    """Feedback about tests that fail as they were when the run started."""
+    return _with_output(what, "", log, output, limit)
+
+
 def _with_output(what: str, hint: str, log: str, output: CommandOutput, limit: int) -> str:
     safe = replace(output, head=neutralise(output.head), tail=neutralise(output.tail))
     shown = shorten(safe, limit)

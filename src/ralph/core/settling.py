@@ -43,17 +43,34 @@ def unchecked(state: State) -> tuple[str, ...]:
     """Names of the checks that are due and have no verdict yet."""
     board = state.after.board if state.after else None
     to_prove = state.claimed or (board is not None and board.approves)
+    due = [When.ALWAYS, When.CLAIMED] if to_prove else [When.ALWAYS]
+    names = _without_verdict(state, due)
+    if names or not to_prove or _red(state):
+        return names
+    return _without_verdict(state, [When.PROVED])
+
+
+def _without_verdict(state: State, due: Sequence[When]) -> tuple[str, ...]:
     known = {verdict.check for verdict in state.verdicts}
-    due = (check for check in state.plan.checks if check.when is When.ALWAYS or to_prove)
-    return tuple(check.name for check in due if check.name not in known)
+    checks = (check for check in state.plan.checks if check.when in due)
+    return tuple(check.name for check in checks if check.name not in known)
+
+
+def _red(state: State) -> list[Verdict]:
+    return [verdict for verdict in state.verdicts if verdict.required and not is_green(state, verdict)]
 
 
 def _settle(state: State) -> State:
     """Judge the iteration when every verdict is in. The only place that calls a run proved."""
-    red = [verdict for verdict in state.verdicts if verdict.required and not is_green(state, verdict)]
+    red = _red(state)
     if state.claimed and _lacks_only_a_judge(state, red):
         return _stop_for_judge(state, red)
+    if state.claimed and red and all(verdict.tests for verdict in red):
+        return _with_old_tests_red(state, red)
     green = not red
+    if green:
+        state = _with_notes_of_checks(state)
+    state = replace(state, claimed=state.claimed and not _has_only_refused(state))
     state = replace(state, judged=state.claimed and green)
     board = state.after.board if state.after else None
     if board and board.approves and not green:
@@ -93,6 +110,41 @@ def _judge_failure(verdict: Verdict) -> Verdict:
     """The verdict of the stage whose judge failed."""
     weak = (part for part in verdict.parts if part.required and part.cause is not None)
     return next(map(_judge_failure, weak), verdict)
+
+
+def _with_old_tests_red(state: State, red: list[Verdict]) -> State:
+    """Tell the agent once that old tests fail; then the user decides."""
+    tests = tuple(dict.fromkeys(test for verdict in red for test in verdict.tests))
+    state = replace(state, judged=False)
+    refusal = state.ran.refusal if state.ran else ""
+    is_told = bool(refusal) or set(tests) <= set(state.old_red)
+    if may_iterate(state) and (state.steer or not is_told):
+        return finish(replace(state, old_red=tuple(dict.fromkeys((*state.old_red, *tests)))))
+    if refusal:
+        state = noted(state, f"why the agent changed tests: {_quoted(refusal)}")
+    return _stop_for_old_tests(state, red, tests)
+
+
+def _stop_for_old_tests(state: State, red: list[Verdict], tests: tuple[str, ...]) -> State:
+    """Stop until the user allows the change. The phase stays, so that resume checks the same work again."""
+    kept = tuple(verdict for verdict in state.verdicts if verdict not in red)
+    reason = f"the agent changed tests, and the old ones fail: {listed(tests)}"
+    stop = replace(stop_of(state, Cause.OLD_TESTS, reason), tests=tests)
+    return replace(state, verdicts=kept, stop=stop)
+
+
+def _has_only_refused(state: State) -> bool:
+    """Whether the agent asked for changed tests instead of saying that it is done."""
+    ran = state.ran
+    is_plain = state.plan.claim.kind is ClaimKind.TAG and state.plan.prompt.task is None
+    return is_plain and ran is not None and bool(ran.refusal) and not ran.claim
+
+
+def _with_notes_of_checks(state: State) -> State:
+    for verdict in state.verdicts:
+        if verdict.note:
+            state = noted(state, verdict.note)
+    return state
 
 
 def finish(state: State) -> State:
@@ -169,7 +221,7 @@ def _never_claimed(state: State) -> State:
 
 def _lacks_only_claim(state: State) -> bool:
     """Whether every required check is green, and only the claim is missing."""
-    required = {check.name for check in state.plan.checks if check.required}
+    required = {check.name for check in state.plan.checks if check.required and check.when is not When.PROVED}
     green = {verdict.check for verdict in state.verdicts if is_green(state, verdict)}
     red = any(verdict.required and not is_green(state, verdict) for verdict in state.verdicts)
     is_tag = state.plan.claim.kind is ClaimKind.TAG
@@ -215,7 +267,8 @@ def complete_run(state: State) -> State:
     if state.plan.claim.kind is ClaimKind.DONE and not state.verdicts:
         return stopped(state, Cause.PROVED, "DONE file found, no child processes left")
     if state.plan.claim.kind is ClaimKind.BOARD:
-        reasons = "; ".join(verdict.reason for verdict in state.verdicts)
+        later = {check.name for check in state.plan.checks if check.when is When.PROVED}
+        reasons = "; ".join(verdict.reason for verdict in state.verdicts if verdict.check not in later)
         return stopped(state, Cause.PROVED, f"all stories done; {reasons}")
     if not any(verdict.required for verdict in state.verdicts):
         return stopped(state, Cause.UNVERIFIED, "no checks configured")

@@ -192,8 +192,8 @@ class AgentRunner:
 
     def _refusal(self, step: RunAgent, text: str) -> str:
         task = self._plan.prompt.task
-        may_refuse = task is not None and task.may_refuse and step.purpose is Purpose.WORK
-        return claims.refusal(text) if may_refuse else ""
+        may_refuse = step.may_refuse or (task is not None and task.may_refuse)
+        return claims.refusal(text) if may_refuse and step.purpose is Purpose.WORK else ""
 
     def _kept(self, text: str) -> str:
         """The start and the end of an answer, as the journal keeps it."""

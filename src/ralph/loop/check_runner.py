@@ -7,14 +7,24 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ralph.agents.base import Prompt
 from ralph.agents.registry import AGENTS, as_judge
-from ralph.checks.base import Changed, CheckContext, Interrupted, JudgeAnswer, JudgeLimited, Shell
-from ralph.checks.registry import find_method
+from ralph.checks.base import (
+    Changed,
+    CheckContext,
+    Interrupted,
+    JudgeAnswer,
+    JudgeLimited,
+    Shell,
+    SinceStart,
+)
+from ralph.checks.registry import commands_of, find_method
 from ralph.core.command_output import CommandOutput
 from ralph.core.events import Notice
 from ralph.core.model import (
@@ -33,6 +43,7 @@ from ralph.core.model import (
 from ralph.errors import RalphError
 from ralph.loop.agent_runner import AgentCall, AgentRunner, empty_directory
 from ralph.loop.confinement import path_of
+from ralph.loop.copies import CopyOfProject
 from ralph.loop.output import CheckLog
 from ralph.loop.run_context import RunContext
 from ralph.process import client
@@ -52,6 +63,14 @@ _FINAL: dict[Ended, Cause | None] = {
 POLL_SECONDS = 0.1
 
 
+class Compared(Struct, frozen=True):
+    """The tree when the run started, the one that is checked ("" if unknown), and globs of tests that may differ."""
+
+    start: str = ""
+    tree: str = ""
+    allowed: tuple[str, ...] = ()
+
+
 class CheckedIteration(Struct, frozen=True):
     """The iteration that a check verifies: its number, the agent's answer, the remaining budget."""
 
@@ -62,6 +81,7 @@ class CheckedIteration(Struct, frozen=True):
     is_claimed: bool
     left: Left
     board: str = ""
+    compared: Compared = Compared()
 
 
 class CheckOutcome(Struct, frozen=True):
@@ -110,6 +130,13 @@ class CheckRunner:
 
     def _is_ended(self) -> bool:
         return self.context.inbox.is_interrupted()
+
+
+def commands_to_check(checks: Sequence[Check], board: str) -> list[str]:
+    """The commands that checks run, with the verify commands of a task list."""
+    configured = (commands_of(check.method, json.loads(check.config)) for check in checks)
+    listed: list[str] = (json.loads(board).get("verifyCommands") or []) if board else []
+    return [*(command for each in configured for command, _ in each), *listed]
 
 
 class _Used(Struct):
@@ -243,6 +270,27 @@ class RunCheckContext(Struct, frozen=True):
         with self.runner.git:
             touched = self.runner.context.vcs.touched(globs, trusted, absent)
         return [Changed(change.path, diff, is_new=change.kind == "A") for change, diff in touched]
+
+    # ---- the tests of the start ----
+
+    @property
+    def allowed(self) -> Sequence[str]:
+        return self.iteration.compared.allowed
+
+    def since_start(self) -> SinceStart | None:
+        vcs, compared = self.runner.context.vcs, self.iteration.compared
+        with self.runner.git:
+            trees = vcs.compared(compared.start, compared.tree)
+        if trees is None:
+            return None
+        return SinceStart(compared.start, trees.changed, trees.renamed, trees.files, vcs.project)
+
+    @contextmanager
+    def copied(self) -> Iterator[CopyOfProject]:
+        with self._opened(".", is_clean=True) as (where, top):
+            run = partial(self._run, where=where, copy=top)
+            vcs, start = self.runner.context.vcs, self.iteration.compared.start
+            yield CopyOfProject(Path(top), run, lambda paths: vcs.put_back(start, paths, Path(top)))
 
     # ---- the judge ----
 

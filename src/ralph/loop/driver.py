@@ -56,17 +56,19 @@ from ralph.core.model import (
     Step,
     Stop,
     TreeWatch,
+    When,
 )
 from ralph.core.settling import listed
 from ralph.errors import RalphError
 from ralph.files.textfile import read_text
 from ralph.loop import inbox
 from ralph.loop.agent_runner import AgentCall, AgentRunner, empty_directory
-from ralph.loop.check_runner import CheckedIteration, CheckRunner
+from ralph.loop.check_runner import CheckedIteration, CheckRunner, Compared, commands_to_check
 from ralph.loop.inbox import InterruptedWait
 from ralph.loop.run_context import RunContext
 from ralph.scm.delivery import Delivery
 from ralph.scm.git import GitError
+from ralph.scm.history import Change
 from ralph.scm.snapshots import snapshot_name
 from ralph.store.streams import stream_name
 
@@ -169,8 +171,10 @@ class Driver:
             self._context.supervised.end_children()
         tree = self._snapshot()
         changed = self._changed_since_delivery(tree) if step.tree else ""
-        self.files_changed = self._count_files()
-        return Did(self._now(), self._since(started), detail=changed, files=self.files_changed)
+        changes = self._changes_of_run()
+        self.files_changed = None if changes is None else len(changes)
+        notes = self._notes_on_tests(changes or ())
+        return Did(self._now(), self._since(started), detail=changed, files=self.files_changed, notes=notes)
 
     def _changed_since_delivery(self, tree: str) -> str:
         """Note the files that have changed since the last look before delivery. `tree`: the final tree, if known."""
@@ -201,6 +205,8 @@ class Driver:
                 prompt = hashlib.sha256(self._read_prompt().encode()).hexdigest()[:16]
                 tree = self._snapshot()
             elif self._is_to_be_delivered():
+                tree = self._context.vcs.work_tree_id()
+            if not tree and self._is_start_of_run():
                 tree = self._context.vcs.work_tree_id()
             if not tree and self._wants_tree():
                 tree = self._context.vcs.tree()
@@ -268,10 +274,16 @@ class Driver:
         has_failed = ran is not None and ran.ended is not Ended.OK
         return watch is TreeWatch.FAILURES and (before or has_failed)
 
+    def _is_start_of_run(self) -> bool:
+        """Whether a check compares with the tree of this look."""
+        is_first = self._state.phase is Phase.BEFORE and self._state.iteration == 0
+        return is_first and any(check.when is When.PROVED for check in self.plan.checks)
+
     def _is_to_be_delivered(self) -> bool:
         """Whether the tree that is about to be checked may be committed, or be the proof of a complete run."""
         ran = self._state.ran
-        return self.plan.scm is not None or (bool(self.plan.checks) and ran is not None and ran.claim)
+        is_claimed = ran is not None and (ran.claim or bool(ran.refusal))
+        return self.plan.scm is not None or (bool(self.plan.checks) and is_claimed)
 
     def _snapshot(self) -> str:
         """Snapshot the tree before the next iteration. A failure is reported but does not stop the run."""
@@ -287,11 +299,26 @@ class Driver:
             self._notice_once(f"Snapshot: {note}.")
         return kept.tree
 
-    def _count_files(self) -> int | None:
+    def _changes_of_run(self) -> list[Change] | None:
         try:
-            return self._context.vcs.files_changed()
+            return self._context.vcs.changes_of_run()
         except RalphError:
             return None
+
+    def _notes_on_tests(self, changes: Sequence[Change]) -> tuple[str, ...]:
+        """The tests that existed when the run started and have changed since."""
+        if not self.plan.rules.names_tests or not changes:
+            return ()
+        from ralph.protection.old_tests import changed_tests  # a run without changes need not read commands
+
+        board = self._state.before.board if self._state.before else None
+        commands = commands_to_check(self.plan.checks, board.legal if board else "")
+        kinds = {change.path: change.kind for change in changes if change.kind != "A"}
+        tests = changed_tests(commands, kinds, self._context.vcs.project)
+        deleted = [path for path in tests if kinds[path] == "D"]
+        edited = [path for path in tests if kinds[path] != "D"]
+        named = (("changed", edited), ("deleted", deleted))
+        return tuple(f"{word} tests: {listed(paths)}" for word, paths in named if paths)
 
     def _warn(self, error: RalphError) -> None:
         self._notice_once(error.text)
@@ -416,7 +443,14 @@ class Driver:
         board = state.after.board if state.after else None
         legal = board.legal if board else ""
         return CheckedIteration(
-            step.iteration, state.limits.iterations, seq, answer, state.claimed, left, legal
+            step.iteration,
+            state.limits.iterations,
+            seq,
+            answer,
+            state.claimed,
+            left,
+            legal,
+            Compared(state.start, state.after.tree if state.after else "", state.allowed),
         )
 
     # ---- Restore ----

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ralph.agents.registry import AGENTS, type_of
 from ralph.checks import command as command_check
+from ralph.checks import old_tests
 from ralph.core.model import (
     NO_SANDBOX,
     AgentSpec,
@@ -26,18 +27,22 @@ from ralph.core.model import (
     PromptSource,
     SandboxSpec,
     Scm,
+    When,
 )
 from ralph.errors import RalphError
 from ralph.files.textfile import read_text
 from ralph.loop.driver import MAX_PROMPT_BYTES
+from ralph.protection.old_tests import may_run_tests
+from ralph.scm.repository import find_repository
 from ralph.settings import AgentSettings, CommandSettings, GuardrailSettings, Settings
 
 
 class RunInputs(Struct, frozen=True):
-    """The prompt options of the command line; exactly one of them must be set."""
+    """The prompt options of the command line, of which exactly one must be set, and globs of tests that may change."""
 
     prompt: str | None
     prompt_file: str | None
+    allow: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -78,13 +83,32 @@ def plan(settings: Settings, inputs: RunInputs, directory: Path, sandbox: Sandbo
             truncate=settings.output_truncate_chars,
         ),
         claim=ClaimRule(text=settings.completion_response),
-        checks=guardrails(settings.guardrails),
+        checks=(*guardrails(settings.guardrails), *_old_tests(settings, inputs.allow, directory)),
         limits=limits(settings, settings.maximum_iterations, settings.iteration_timeout_seconds),
         scm=Scm(settings.scm.command, settings.scm.tasks) if settings.scm else None,
         snapshots=settings.snapshots,
         guard=guarding(settings),
         sandbox=sandbox,
     )
+
+
+OLD_TESTS = "old tests"
+
+
+def _old_tests(settings: Settings, allow: tuple[str, ...], directory: Path) -> tuple[Check, ...]:
+    """The check that old tests pass too, if a guardrail may run tests and git knows how they were."""
+    commands = [old_tests.TestCommand(each.command, each.timeout_seconds) for each in settings.guardrails]
+    if not is_protecting(settings, [each.command for each in commands], directory):
+        return ()
+    config = old_tests.Config(tuple(commands), 0.0, settings.protected, allow, may_refuse=True)
+    return (Check(OLD_TESTS, "old_tests", old_tests.configure(config), when=When.PROVED),)
+
+
+def is_protecting(settings: Settings, commands: Sequence[str], directory: Path) -> bool:
+    """Whether tests that existed at the start of a run are compared with those at its end."""
+    if settings.protected == () or not commands or find_repository(directory) is None:
+        return False
+    return any(map(may_run_tests, commands))
 
 
 def guarding(settings: Settings) -> Guarding:

@@ -12,6 +12,7 @@ from ralph.errors import RalphError
 from ralph.scm.git import Git, Runner, paths
 from ralph.scm.repository import Repository
 from ralph.scm.snapshots import ref_of
+from ralph.scm.trees import ComparedTrees, compared_trees
 
 _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
 
@@ -70,12 +71,16 @@ class History:
         """The snapshots before each iteration, and the one at the end."""
         return [name for name in self.names() if name.isdigit()]
 
-    def files_changed(self) -> int | None:
-        """The number of files that differ between the first numbered snapshot and the last; None without any."""
+    def changes_of_run(self) -> list[Change] | None:
+        """The changes between the first numbered snapshot and the last; None without any."""
         commits = [kept.commit for name, kept in self.kept().items() if name.isdigit()]
         if not commits:
             return None
-        return len(changes_between(self.git, commits[0], commits[-1], self._index))
+        return changes_between(self.git, commits[0], commits[-1], self._index)
+
+    def compared(self, old: str, new: str) -> ComparedTrees:
+        """Two trees with their files."""
+        return compared_trees(self.git, old, new, self._index)
 
     def commit(self, name: str) -> str:
         found = self.git.value("rev-parse", "-q", "--verify", f"{ref_of(self._run, name)}^{{commit}}")

@@ -151,6 +151,14 @@ class Snapshots:
         if self._git.has_filters:
             self._copy_filtered(paths(self._git("ls-files", "-z", index=copy.index)), directory)
 
+    def write_some(self, tree: str, names: Sequence[str], directory: Path) -> None:
+        """Write these files of a tree into a directory, also over what is there."""
+        index = self._scratch / "old-index"
+        index.unlink(missing_ok=True)
+        self._git("read-tree", tree, index=index)
+        words = ("checkout-index", "--force", "-z", "--stdin", f"--prefix={directory}/")
+        self._git(*words, index=index, stdin=listed(names))
+
     def _copy_filtered(self, names: Sequence[str], directory: Path) -> None:
         """Copy files with a filter (Git LFS, for example), which git would write as it stores them."""
         for path in self._git.filtered(names):

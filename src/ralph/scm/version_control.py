@@ -20,6 +20,7 @@ from ralph.scm.git import Git, Runner
 from ralph.scm.history import Change, History
 from ralph.scm.repository import Repository, branch_of
 from ralph.scm.snapshots import Snapshot, Snapshots, WorkTree
+from ralph.scm.trees import ComparedTrees
 
 MAX_DIFF = 20_000
 """Characters of a diff in the prompt for a commit message."""
@@ -80,9 +81,28 @@ class VersionControl:
             return None
         return self._snapshots.take(name)
 
-    def files_changed(self) -> int | None:
-        """The number of files that differ between the first snapshot and the last."""
-        return self._history.files_changed() if self._history is not None and self._plan.snapshots else None
+    @property
+    def project(self) -> str:
+        """The project relative to the top of its repository, "." for the top."""
+        return self._project.as_posix() if self._repository is not None else "."
+
+    @property
+    def _project(self) -> Path:
+        assert self._repository is not None
+        return Path(self._plan.directory).relative_to(self._repository.top)
+
+    def changes_of_run(self) -> list[Change] | None:
+        """The changes between the first snapshot and the last; None without snapshots."""
+        return self._history.changes_of_run() if self._history is not None and self._plan.snapshots else None
+
+    def compared(self, old: str, new: str) -> ComparedTrees | None:
+        """Two trees with their files; None outside git."""
+        return self._history.compared(old, new) if self._history is not None and old and new else None
+
+    def put_back(self, tree: str, names: Sequence[str], directory: Path) -> None:
+        """Write these files of a tree into a copy of the repository."""
+        assert self._snapshots is not None
+        self._snapshots.write_some(tree, names, directory)
 
     def tree(self) -> str:
         """A hash of the current tree, equal as long as nothing changes."""
@@ -104,7 +124,7 @@ class VersionControl:
 
         with tempfile.TemporaryDirectory(prefix="ralph-clean-", ignore_cleanup_errors=True) as copy:
             self._snapshots.write(Path(copy))
-            project = Path(copy) / Path(self._plan.directory).relative_to(self._repository.top)
+            project = Path(copy) / self._project
             project.mkdir(parents=True, exist_ok=True)
             yield Path(copy), project
 

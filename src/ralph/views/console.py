@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable
@@ -69,6 +70,7 @@ _NEXT = complete(
         Cause.DENIED: "Allow it to write (agent.permissions), then start a new run.",
         Cause.JUDGE: f"{FIX_JUDGE}, then: ralph resume {{run}}",
         Cause.WAIT_MARKER: "When that is done: ralph resume {run}",
+        Cause.OLD_TESTS: "Look at the changes: ralph diff {run}. If they are right: ralph resume {run} {allow}",
         Cause.LIMIT_WAIT: "After the reset: ralph resume {run}",
         Cause.SIGNAL: "To continue: ralph resume {run}",
         Cause.CANCELLED: "To continue: ralph resume {run}",
@@ -84,6 +86,9 @@ _NEXT_OF: dict[str, dict[Cause, str]] = {
     Flow.WORK: {cause: "To continue its task: ralph work --task ID" for cause, hint in _NEXT.items() if hint}
     | {Cause.JUDGE: f"{FIX_JUDGE}, then: ralph work --task ID"},
 }
+MAX_ALLOWED = 5
+"""Maximum number of tests named in the command that allows their change."""
+
 QUIET_SECONDS = 1.0
 """A shorter run shows no status line."""
 
@@ -309,7 +314,7 @@ class Console:
             lines.append(f"  To undo everything: ralph rewind {event.run} 1")
         lines += [f"  note: {clean(note)}" for note in stop.notes]
         if hint := _NEXT_OF.get(self._flow, {}).get(stop.cause) or _NEXT[stop.cause]:
-            lines.append(f"  {hint.format(run=event.run)}")
+            lines.append(f"  {hint.format(run=event.run, allow=_allow(stop))}")
         self._line("")
         self.flush()
         if self._colour_result:
@@ -385,6 +390,12 @@ _WAITS = complete(
         HoldWhy.CHILDREN: "up to {} for child processes to exit",
     },
 )
+
+
+def _allow(stop: Stop) -> str:
+    """The options that allow the changes of these tests; only a few are spelled out."""
+    names = [shlex.quote(re.sub(r"([*?[])", r"[\1]", clean(path))) for path in stop.tests]
+    return " ".join(f"--allow {name}" for name in names) if 0 < len(names) <= MAX_ALLOWED else "--allow GLOB"
 
 
 def end_colour(stop: Stop) -> str:

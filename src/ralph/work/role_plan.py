@@ -212,7 +212,7 @@ def is_verified_as_now(plan: Plan, task: Task, settings: Settings) -> bool:
 
 def protected(settings: Settings, assignment: Assignment) -> Protection:
     """The protected files: from the task, the settings, or by default the files its verification commands execute."""
-    given = assignment.task.protect if assignment.task.protect is not None else settings.ralph.protect
+    given = assignment.task.protect if assignment.task.protect is not None else settings.protected
     if given is not None:
         return Protection(given)
     commands = [(guardrail.command, ".") for guardrail in settings.guardrails]
