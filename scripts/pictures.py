@@ -36,7 +36,7 @@ class Picture:
 PICTURES = {
     "tui-runs": Picture(),
     "tui-run": Picture("running"),
-    "tui-checks": Picture("complete", ("2", "down")),
+    "tui-checks": Picture("complete", ("2", "down", "down")),
     "tui-diff": Picture("complete", ("3",), size=(120, 26)),
     "tui-task": Picture("SHOP-1"),
     "tui-stories": Picture("", ("P", *["down"] * 4, "enter", "tab"), "light"),

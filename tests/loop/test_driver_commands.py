@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -224,7 +225,11 @@ def test_guidance_during_the_final_work_is_delivered(
     for iterations, notes in ((1, ("guidance not delivered: Use the old parser.",)), (3, ())):
         with opened_loop(project, checks=(command_check("true"),), iterations=iterations) as loop:
             sending = iter((lambda: loop.send(steer),))
-            monkeypatch.setattr(VersionControl, "files_changed", lambda _, sends=sending: next(sends, int)())
+
+            def send_once(_: object, sends: Iterator[Callable[[], int]] = sending) -> None:
+                next(sends, int)()
+
+            monkeypatch.setattr(VersionControl, "changes_of_run", send_once)
             state = loop.drive()
             assert state.stop is not None
             assert (end_of(state), state.stop.notes) == (PROVED, notes)

@@ -74,7 +74,7 @@ def test_keys_are_put_back_in_the_text(path: str, old: str | None, new: str, exp
 
 
 def test_scripts_and_tables_of_a_package_are_put_back() -> None:
-    """JSON is written anew, in its order."""
+    """The text is new, with the keys in the same order."""
     old = {"scripts": {"test": "jest"}, "jest": {"bail": 1}}
     new = {"name": "x", "scripts": {"start": "node .", "test": "true", "pretest": "rm -r a"}, "jest": {}}
     found = restored("package.json", json.dumps(old), json.dumps(new))

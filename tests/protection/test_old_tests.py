@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from protection.tree_support import changed, look
+from protection.tree_support import Tree, changed, look
 from ralph.protection.old_tests import (
     ProtectRules,
     SecondLook,
@@ -177,7 +177,7 @@ def test_a_first_makefile_is_needed() -> None:
 # ---- files that configure more than tests ----
 
 
-def test_a_new_dependency_is_no_change_of_tests() -> None:
+def test_a_new_dependency_changes_no_tests() -> None:
     """Only the keys of the runner count in `pyproject.toml` and `package.json`."""
     toml = PYTHON["pyproject.toml"].replace("[]", '["rich"]')
     assert look("pytest", PYTHON, {"pyproject.toml": toml}) == NOTHING
@@ -256,7 +256,34 @@ def test_sourced_and_linked_scripts_count() -> None:
         assert put_back(command, old, {"ci/lib.sh": "true\n"}) == ["ci/lib.sh"]
     assert put_back("./go", old, {"ci/real.sh": "true\n"}) == ["ci/real.sh"]
     assert put_back("./go", old, {"go": "-> ci/other.sh", "ci/other.sh": ""}) == ["go"]
+    assert put_back("./go", old, {"go": None}) == ["go"]
     assert put_back("./go", old, {"check.sh": "true\n"}) == []
+
+
+@pytest.mark.parametrize(
+    "command", ["sh greet.sh | grep -q Hello", "./greet.sh", "python app.py", 'test "$(sh greet.sh)" = Hi']
+)
+def test_a_script_may_be_the_work_itself(command: str) -> None:
+    """A script that neither looks like a check nor runs tests is not put back."""
+    old = {"greet.sh": "#!/bin/sh\necho Hi\n", "app.py": "", "tests/test_a.py": ""}
+    assert look(command, old, {"greet.sh": "new", "app.py": "new", "tests/test_a.py": "new"}) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("sh run_tests.sh", "run_tests.sh"),
+        ("python scripts/verify.py", "scripts/verify.py"),
+        ("./ci/all", "ci/all"),
+        ("python manage.py test", "tests/test_a.py"),
+        ("sh go", "go"),
+        ("sh go", "tests/test_a.py"),
+    ],
+)
+def test_a_script_may_be_a_check(command: str, path: str) -> None:
+    """By its name, by a word that it gets, or because it runs tests."""
+    old = {"run_tests.sh": "", "scripts/verify.py": "", "ci/all": "", "manage.py": "", "go": "pytest"}
+    assert put_back(command, old | {"tests/test_a.py": ""}, {path: "new"}) == [path]
 
 
 # ---- what the user says ----
@@ -292,6 +319,15 @@ def test_paths_start_at_the_top_or_in_the_project() -> None:
         assert look("pytest", old, new, ProtectRules(None, (glob,), "app")) != NOTHING
 
 
+SCRIPTS = {
+    "go.sh": "exec pytest\n",
+    "greet.sh": "echo Hi\n",
+    "check.sh": "",
+    "ci.sh": "",
+    "package.json": package(),
+}
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
@@ -299,6 +335,8 @@ def test_paths_start_at_the_top_or_in_the_project() -> None:
             (each, True)
             for each in ("pytest -q", "make test", "./check.sh", "sh ci.sh", "npm test", "go test ./...")
         ),
+        ("sh go.sh", True),
+        ("sh greet.sh", False),
         *(
             (each, False)
             for each in ("ruff check .", "test -f done", "grep -q x y", "cargo fmt --check", "true")
@@ -306,8 +344,8 @@ def test_paths_start_at_the_top_or_in_the_project() -> None:
     ],
 )
 def test_commands_that_may_run_tests(command: str, expected: bool) -> None:
-    """Decided without knowing any file."""
-    assert may_run_tests(command) is expected
+    """Decided before a run, from the content of scripts."""
+    assert may_run_tests([command], Tree(SCRIPTS)) is expected
 
 
 def test_changed_tests_are_named() -> None:

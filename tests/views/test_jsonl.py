@@ -189,7 +189,7 @@ def test_the_last_line_has_outcome_and_exit_code(cause: Cause, outcome: Outcome,
         outcome,
         code,
         3,
-        {"cause": cause, "reason": "why", "notes": ["note"], "tree": ""},
+        {"cause": cause, "reason": "why", "notes": ["note"], "tree": "", "tests": []},
     )
 
 

@@ -82,7 +82,7 @@ def test_hostile_text(world: World, snap_compare: Compare, size: tuple[int, int]
 def test_checks(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
     """Every verdict, and the log of the selected one."""
     app = world.app(first=(world.ids["complete"],))
-    assert snap_compare(app, terminal_size=size, run_before=typed("2", "down"))
+    assert snap_compare(app, terminal_size=size, run_before=typed("2", "down", "down"))
 
 
 @sizes

@@ -97,7 +97,7 @@ def test_a_whole_visit(tmux_program: str, world: World, tmp_path: Path) -> None:
         tmux.expect("all checks passed", "=== Ralph iteration 2/5 ===")
         tmux.type("2")
         tmux.expect("./check.sh", "✗ failed")
-        tmux.type("Down")
+        tmux.type("Down", "Down")
         tmux.expect("expected: Hello, Ada!")
         tmux.type("?")
         tmux.expect("steer: add guidance")

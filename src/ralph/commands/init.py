@@ -60,6 +60,12 @@ def _not_blank(
 )
 @click.option("--no-guardrails", is_flag=True, help="No guardrails: trust the agent when it says it is done.")
 @click.option(
+    "--protect/--no-protect",
+    "protects_tests",
+    default=None,
+    help="Whether work must also pass existing tests as they were before the agent changed them. [on]",
+)
+@click.option(
     "--scm", metavar="COMMAND", callback=_not_blank, help="Version control command, for example git. [none]"
 )
 @click.option(
@@ -80,6 +86,7 @@ def command(
     completion_response: str | None,
     guardrails: tuple[str, ...],
     no_guardrails: bool,
+    protects_tests: bool | None,
     scm: str | None,
     tasks: tuple[str, ...],
     force: bool,
@@ -118,6 +125,7 @@ def command(
         response=completion_response.strip() if completion_response else None,
         guardrails=tuple(map(GuardrailSettings, guardrails)) if guardrails or no_guardrails else None,
         scm=init.scm_of(scm, tasks, found),
+        protects_tests=protects_tests,
     )
     is_in_the_way = settings_file.exists(directory) and not force
     if yes:

@@ -103,6 +103,8 @@ class _Questions:
             said = replace(said, response=ask("Completion response", str, "DONE"))
         if said.guardrails is None:
             said = replace(said, guardrails=tuple(self._guardrails()))
+        if said.protects_tests is None and init.has_protected_tests(said.guardrails or (), self._directory):
+            said = replace(said, protects_tests=not ask("May the agent change existing tests? (y/N)", is_yes))
         return said if said.scm else replace(said, scm=self._scm())
 
     def _agent(self) -> tuple[str, tuple[str, ...]]:

@@ -423,7 +423,7 @@ def _after(state: State, seen: Seen) -> State:
     state = replace(state, claimed=claimed, empties=0)
     if not state.claimed and (reason := _wait_reason(state, seen)):
         return stopped(state, Cause.WAIT_MARKER, reason)
-    if not state.claimed and ran.refusal and state.plan.prompt.task is not None:
+    if not state.claimed and ran.refusal and not state.old_red:
         return stopped(state, Cause.REFUSED, ran.refusal)
     return checks_or_settle(state)
 

@@ -660,7 +660,7 @@ class Verdict(Struct, frozen=True):
     `degraded`: the check ran in a weaker form than configured. `parts`: the verdicts of its stages or criteria.
     `excerpt`: the few lines of its output that show what failed. `cause`: why the run stops if this verdict is degraded
     and may not decide; None if the agent tries again. `tests`: old tests that fail on the new work. `note`: what the
-    outcome has to say about a check that is green or not required.
+    outcome says about a check that is green or not required.
     """
 
     check: str

@@ -136,8 +136,7 @@ def _stop_for_old_tests(state: State, red: list[Verdict], tests: tuple[str, ...]
 def _has_only_refused(state: State) -> bool:
     """Whether the agent asked for changed tests instead of saying that it is done."""
     ran = state.ran
-    is_plain = state.plan.claim.kind is ClaimKind.TAG and state.plan.prompt.task is None
-    return is_plain and ran is not None and bool(ran.refusal) and not ran.claim
+    return bool(state.old_red) and ran is not None and bool(ran.refusal) and not ran.claim
 
 
 def _with_notes_of_checks(state: State) -> State:

@@ -173,7 +173,7 @@ class Driver:
         changed = self._changed_since_delivery(tree) if step.tree else ""
         changes = self._changes_of_run()
         self.files_changed = None if changes is None else len(changes)
-        notes = self._notes_on_tests(changes or ())
+        notes = self._notes_on_tests(self._changes_since_start() if changes is None else changes)
         return Did(self._now(), self._since(started), detail=changed, files=self.files_changed, notes=notes)
 
     def _changed_since_delivery(self, tree: str) -> str:
@@ -304,6 +304,14 @@ class Driver:
             return self._context.vcs.changes_of_run()
         except RalphError:
             return None
+
+    def _changes_since_start(self) -> list[Change]:
+        """Without snapshots: the changes up to the last checked tree."""
+        start, after = self._state.start, self._state.after
+        try:
+            return self._context.vcs.changes(start, after.tree) if start and after and after.tree else []
+        except RalphError:
+            return []
 
     def _notes_on_tests(self, changes: Sequence[Change]) -> tuple[str, ...]:
         """The tests that existed when the run started and have changed since."""

@@ -31,7 +31,7 @@ from ralph.errors import RalphError
 from ralph.files.storyfile import MAX_TASKS, TASKS, text_of, valid
 from ralph.loop.story_board import PRD, PROMPT, StoryBoard
 from ralph.prd.files import is_template_branch, is_unplanned, require_folder
-from ralph.runs.run_plan import agent_specs, guarding, limits
+from ralph.runs.run_plan import agent_specs, guarding, is_protecting, limits, old_tests_check
 from ralph.scm.repository import branch_of, find_repository
 from ralph.settings import Settings
 from ralph.store.database import Missing
@@ -148,6 +148,7 @@ def plan(settings: Settings, inputs: PrdInputs, sandbox: SandboxSpec = NO_SANDBO
                 when=When.CLAIMED,
                 config=configure(settings.iteration_timeout_seconds or VERIFY_SECONDS),
             ),
+            *_old_tests(settings, inputs),
         ),
         limits=limits(settings, inputs.iterations, settings.iteration_timeout_seconds),
         scm=Scm("git", ("commit",), "chore: [ralph] uncommitted changes of an iteration"),
@@ -155,6 +156,26 @@ def plan(settings: Settings, inputs: PrdInputs, sandbox: SandboxSpec = NO_SANDBO
         guard=guarding(settings),
         sandbox=sandbox,
     )
+
+
+def _old_tests(settings: Settings, inputs: PrdInputs) -> tuple[Check, ...]:
+    """The tests of the start on the work of an approved story. Without `protect`, they refute no approval."""
+    board = _verify_commands(inputs)
+    if not is_protecting(settings, board, inputs.directory):
+        return ()
+    from ralph.checks.old_tests import Config  # not every run has tests
+
+    seconds = settings.iteration_timeout_seconds or VERIFY_SECONDS
+    config = Config(timeout=seconds, protect=settings.protected)
+    return (old_tests_check(config, required=settings.protected is not None),)
+
+
+def _verify_commands(inputs: PrdInputs) -> list[str]:
+    """The verify commands of the list at the start; none if it cannot be read, which is reported later."""
+    with suppress(RalphError):
+        commands: list[str] = load_board(inputs).get("verifyCommands") or []
+        return commands
+    return []
 
 
 def _agents(settings: Settings, inputs: PrdInputs) -> tuple[AgentSpec, ...]:

@@ -17,6 +17,10 @@ from ralph.shell.command import SimpleCommand
 MAX_DEPTH = 3
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", ".", "source"})
 _SHEBANG = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?\S*?(?:ba|da|z|k)?sh\b")
+_LIKE_CHECK = re.compile(
+    r"(?:^|[/_.-])(?:run|all|pre)?[_.-]?(?:tests?|checks?|verify|validate|specs?|ci|lint|qa|e2e|smoke|acceptance)(?:$|[/_.-])",
+    re.IGNORECASE,
+)
 _ALIASES = {"t": "test", "tst": "test"}
 
 Commands = Sequence[tuple[str, str]]
@@ -37,14 +41,14 @@ class Files(Protocol):
 
 
 class Followed(Struct, frozen=True):
-    """`commands`: all command lines that are known to run. `scripts`: files with commands that were read.
+    """`commands`: all command lines that are known to run. `checks`: scripts that check the work.
 
-    `runners`: names of the programs that run tests. `packaged`: names of scripts of a `package.json`,
-    with the names that would run before and after them. `is_opaque`: one of them is for tests, but its runner is unknown.
+    `runners`: names of the programs that run tests. `packaged`: names of scripts of a `package.json`, with the names
+    that would run before and after them. `is_opaque`: one of them is for tests, but its runner is unknown.
     """
 
     commands: tuple[tuple[str, str], ...]
-    scripts: frozenset[str]
+    checks: frozenset[str]
     runners: frozenset[str]
     packaged: frozenset[str]
     is_opaque: bool
@@ -54,10 +58,10 @@ def followed(commands: Commands, files: Files) -> Followed:
     """Read commands and what they start, a few levels deep, from the files of a tree."""
     reading = _Reading(files)
     for command, directory in commands:
-        reading.read(command, directory, 0)
+        reading.read(command, directory)
     return Followed(
         tuple(reading.commands),
-        frozenset(reading.scripts),
+        frozenset(reading.checks),
         frozenset(reading.runners),
         frozenset(reading.packaged),
         is_opaque=reading.has_test_script and reading.runners.isdisjoint(RUNNERS),
@@ -65,49 +69,63 @@ def followed(commands: Commands, files: Files) -> Followed:
 
 
 class _Reading:
+    """`checks`: scripts named like checks, run with a word like `test`, with a test runner in them, or run by a check.
+
+    Any other script that a command runs may be the work itself: `sh greet.sh | grep Hello`.
+    """
+
     def __init__(self, files: Files) -> None:
         self._files = files
-        self.commands: dict[tuple[str, str], None] = {}
-        self.scripts: set[str] = set()
+        self.commands: dict[tuple[str, str], bool] = {}
+        self.checks: set[str] = set()
         self.runners: set[str] = set()
         self.packaged: set[str] = set()
         self.has_test_script = False
 
-    def read(self, text: str, directory: str, depth: int) -> None:
+    def read(self, text: str, directory: str, depth: int = 0, *, in_check: bool = False) -> bool:
+        """Read a command line, and say whether it runs tests. `in_check`: it is part of a check script."""
         if (text, directory) in self.commands:
-            return
-        self.commands[text, directory] = None
+            return self.commands[text, directory]
+        self.commands[text, directory] = has_runner = False
         for command in simple_commands(text, directory):
             if name := program_name([command.program, *command.args]):
                 self.runners.add(name)
+                has_runner = has_runner or name in RUNNERS
             if depth < MAX_DEPTH:
-                for inner, where in (*self._of_script(command), *self._of_package(command)):
-                    self.read(inner, where, depth + 1)
+                has_runner = self._read_script(command, depth, in_check=in_check) or has_runner
+                for inner, where in self._of_package(command):
+                    has_runner = self.read(inner, where, depth + 1, in_check=in_check) or has_runner
+        self.commands[text, directory] = has_runner
+        return has_runner
 
-    def _of_script(self, command: SimpleCommand) -> Iterator[tuple[str, str]]:
-        """The content of a shell script, which runs in the directory of the command that starts it."""
+    def _read_script(self, command: SimpleCommand, depth: int, *, in_check: bool) -> bool:
+        """Read the shell script that a command runs, in the command's directory, and say whether it runs tests."""
         directory = inside(command.directory)
+        has_runner = False
         for word in {command.name if "/" in command.name else "", str(command.script)} - {""}:
-            path = joined(directory, word)
-            path = self._resolved(path) if path is not None else None
-            text = self._files.text(path) if path is not None else None
-            if path is None or text is None:
+            names = self._names(joined(directory, word))
+            text = self._files.text(names[-1]) if names else None
+            if text is None:
                 continue
-            self.scripts.add(path)
+            is_check = in_check or any(map(_is_like_check, names)) or _is_told_to_test(command)
             if directory is not None and (command.program in _SHELLS or _SHEBANG.match(text)):
-                yield text, directory
+                runs_tests = self.read(text, directory, depth + 1, in_check=is_check)
+                has_runner, is_check = has_runner or runs_tests, is_check or runs_tests
+            if is_check:
+                self.checks.update(names)
+        return has_runner
 
-    def _resolved(self, path: str) -> str | None:
-        """The file that a path leads to. Links on the way count as scripts, because another target is another file."""
-        for _ in range(MAX_DEPTH):
+    def _names(self, path: str | None) -> list[str]:
+        """The path and, if it is a link, its target inside the repository, last; empty if the target is unknown."""
+        names: list[str] = []
+        while path is not None and path not in names and len(names) <= MAX_DEPTH:
+            names.append(path)
             target = self._files.target(path)
             if not target:
-                return path
-            self.scripts.add(path)
-            if target.startswith("/"):
-                return None
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-        return None
+                return names
+            here = posixpath.dirname(path)
+            path = None if target.startswith("/") else posixpath.normpath(posixpath.join(here, target))
+        return []
 
     def _of_package(self, command: SimpleCommand) -> Iterator[tuple[str, str]]:
         """A script of a `package.json`, with those before and after it."""
@@ -139,3 +157,12 @@ class _Reading:
             return {}
         scripts = values.get("scripts") if isinstance(values, dict) else None
         return scripts if isinstance(scripts, dict) else {}
+
+
+def _is_like_check(path: str) -> bool:
+    return bool(_LIKE_CHECK.search(path))
+
+
+def _is_told_to_test(command: SimpleCommand) -> bool:
+    """Whether a word tells a script to test: `python manage.py test`, `./dev check`."""
+    return any(word in ("test", "tests", "check", "verify") for word in command.args)

@@ -27,12 +27,12 @@ from ralph.protection.protect import (
     verifying_files,
     without_part,
 )
-from ralph.protection.runners import CUSTOMIZE, RUNNERS, Takes, find_program
+from ralph.protection.runners import CUSTOMIZE, RUNNERS, Takes
 
 _RECIPES = tuple(
     runner.configs for runner in RUNNERS.values() if runner.takes is Takes.OTHER and runner.configs
 )
-"""Files without which their program cannot run at all, so that a new one is no sign of anything."""
+"""Files without which their program cannot run at all, so the first one is needed."""
 
 _OF_RUNNERS = frozenset(name for runner in RUNNERS.values() for name in (*runner.always, *runner.configs))
 _CUSTOMIZE = frozenset((*CUSTOMIZE, *(name.removesuffix(".py") for name in CUSTOMIZE)))
@@ -105,12 +105,12 @@ def second_look(commands: Sequence[str], change: TreeChange, rules: ProtectRules
     )
 
 
-def may_run_tests(command: str) -> bool:
-    """Whether a command may execute tests, as far as its text shows: a test runner, or any script."""
-    for each in simple_commands(command):
-        if "/" in each.name or each.script or find_program([each.program, *each.args])[0] is not None:
-            return True
-    return False
+def may_run_tests(commands: Iterable[str], files: Files, project: str = ".") -> bool:
+    """Whether any of the commands may execute tests, as far as these files show. Their list is not needed."""
+    found = followed([(command, project) for command in commands], files)
+    if found.checks or not found.runners.isdisjoint(RUNNERS):
+        return True
+    return verifying_files(found.commands, (), found.packaged).has_recipes
 
 
 def changed_tests(commands: Iterable[str], paths: Collection[str], project: str = ".") -> list[str]:
@@ -131,10 +131,16 @@ class _OneCommand:
         self._found: VerifyingFiles = self._verifying(self._old)
 
     def _verifying(self, paths: frozenset[str]) -> VerifyingFiles:
+        """What verifies the work. A script that is the work itself does not, and its tests are unknown."""
         found = verifying_files(self._followed.commands, paths, self._followed.packaged)
-        if not self._followed.is_opaque:
-            return found
-        return replace(found, by_custom=found.by_custom | set(tests_among(paths)))
+        checks = found.scripts & self._followed.checks
+        is_indirect = found.has_recipes or bool(checks) or self._followed.is_opaque
+        return replace(
+            found,
+            executed=found.executed - (found.scripts - checks - set(tests_among(found.scripts))),
+            by_custom=frozenset(tests_among(paths)) if is_indirect else frozenset(),
+            has_recipes=is_indirect,
+        )
 
     @property
     def is_touched(self) -> bool:
@@ -149,7 +155,7 @@ class _OneCommand:
             return frozenset()
         if self._rules.globs is not None:
             return frozenset(path for path in self._old if self._is_among(path, self._rules.globs))
-        return executed | (self._followed.scripts & self._old) | self._support(executed)
+        return executed | (self._followed.checks & self._old) | self._support(executed)
 
     def _support(self, executed: Collection[str]) -> frozenset[str]:
         """What lies next to tests in a directory for tests: helpers, data."""
@@ -208,8 +214,8 @@ class _OneCommand:
 
     @cached_property
     def _keys(self) -> list[TestKeys]:
-        names = RUNNERS if self._found.is_indirect else self._followed.runners
-        more = ("test*", "pretest*", "posttest*") if self._found.is_indirect else ()
+        names = RUNNERS if self._found.has_recipes else self._followed.runners
+        more = ("test*", "pretest*", "posttest*") if self._found.has_recipes else ()
         return keys_of(names, (*sorted(self._followed.packaged), *more))
 
     def _is_partial(self, path: str) -> bool:
@@ -259,7 +265,7 @@ class _OneCommand:
         for name in _PYTHON_MODULES:
             here = joined(self._command[1], name)
             if here is not None and (path == f"{here}.py" or path.startswith(f"{here}/")):
-                return bool(self._followed.runners & set(_PYTHON_MODULES) or self._found.is_indirect)
+                return bool(self._followed.runners & set(_PYTHON_MODULES) or self._found.has_recipes)
         return False
 
     def _is_package(self, path: str) -> bool:
@@ -280,7 +286,7 @@ class _OneCommand:
             for path in self._change.paths
             if path in found.executed | found.by_custom
             and (path not in self._old or self._is_allowed(path))
-            and path not in self._followed.scripts
+            and path not in self._followed.checks
             and not self._is_configuration(path)
         )
 
@@ -303,7 +309,7 @@ class _OneCommand:
             path
             for path in self.put_back - config
             if posixpath.basename(path) not in recipes
-            and path not in self._followed.scripts
+            and path not in self._followed.checks
             and (
                 self._is_configuration(path)
                 or (_test_root(path) and not tests_among([posixpath.basename(path)]))

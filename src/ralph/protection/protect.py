@@ -55,12 +55,17 @@ class Protection(Struct, frozen=True):
 
 
 class VerifyingFiles(Struct, frozen=True):
-    """The same as a `Protection`, as paths instead of globs. `is_indirect`: a script decides which tests run."""
+    """The same as a `Protection`, as paths instead of globs.
+
+    `scripts`: those of the executed files that are programs. `has_recipes`: another program than these decides which
+    commands run, such as make.
+    """
 
     executed: frozenset[str]
     by_custom: frozenset[str]
     absent: frozenset[str]
-    is_indirect: bool
+    scripts: frozenset[str]
+    has_recipes: bool
 
 
 def protection(commands: Iterable[tuple[str, str]], tracked: Collection[str]) -> Protection:
@@ -87,7 +92,11 @@ def verifying_files(
     if files.is_indirect:
         files.newcomers.update(RUNNERS["pytest"].always)
     return VerifyingFiles(
-        frozenset(executed), frozenset(by_custom), frozenset(files.newcomers), files.is_indirect
+        frozenset(executed),
+        frozenset(by_custom),
+        frozenset(files.newcomers),
+        frozenset(files.scripts),
+        files.has_recipes,
     )
 
 
@@ -107,7 +116,13 @@ class _Files:
         self._tracked = frozenset(tracked)
         self.read = frozenset(read)
         self.newcomers: set[str] = set()
-        self.is_indirect = False
+        self.scripts: set[str] = set()
+        self.has_recipes = False
+
+    @property
+    def is_indirect(self) -> bool:
+        """Whether a script decides which tests run."""
+        return self.has_recipes or bool(self.scripts)
 
     def forbid_module(self, name: str) -> None:
         """Forbid a new module of this name, which would run instead of the installed one."""
@@ -188,18 +203,19 @@ def _of_command(command: SimpleCommand, files: _Files) -> Iterator[str]:
     program, rest = find_program([command.program, *command.args])
     if "/" in command.name:
         named = files.named(directory, command.name)
-        files.is_indirect = files.is_indirect or (bool(named) and program is None)
+        if program is None:
+            files.scripts.update(named)
         yield from named
     if isinstance(program, PackageManager):
         directory, words = _package_script(program, rest, directory)
-        files.is_indirect = files.is_indirect or not (words or files.read.intersection(rest))
+        files.has_recipes = files.has_recipes or not (words or files.read.intersection(rest))
         program, rest = find_program(words) if words else (None, [])
     if isinstance(program, TestRunner):
         yield from _of_runner(program, rest, directory, files)
     elif command.module:
         files.forbid_module(command.module)
     elif scripts := files.named(directory, command.script):
-        files.is_indirect = True
+        files.scripts.update(scripts)
         yield from scripts
 
 
@@ -229,7 +245,7 @@ def _package_script(
 def _of_runner(program: TestRunner, rest: list[str], directory: str | None, files: _Files) -> Iterator[str]:
     """Return the tests that are named, or all conventional ones if none is, and the runner's own files."""
     files.newcomers.update(program.always, program.configs)
-    files.is_indirect = files.is_indirect or program.is_indirect
+    files.has_recipes = files.has_recipes or program.is_indirect
     words: list[str] = []
     while rest:
         found, rest = leading_options(rest, program.options)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ralph.agents.registry import AGENTS, type_of
 from ralph.checks import command as command_check
-from ralph.checks import old_tests
 from ralph.core.model import (
     NO_SANDBOX,
     AgentSpec,
@@ -32,9 +33,12 @@ from ralph.core.model import (
 from ralph.errors import RalphError
 from ralph.files.textfile import read_text
 from ralph.loop.driver import MAX_PROMPT_BYTES
-from ralph.protection.old_tests import may_run_tests
+from ralph.runs.files_on_disk import FilesOnDisk
 from ralph.scm.repository import find_repository
 from ralph.settings import AgentSettings, CommandSettings, GuardrailSettings, Settings
+
+if TYPE_CHECKING:
+    from ralph.checks.old_tests import Config
 
 
 class RunInputs(Struct, frozen=True):
@@ -97,18 +101,29 @@ OLD_TESTS = "old tests"
 
 def _old_tests(settings: Settings, allow: tuple[str, ...], directory: Path) -> tuple[Check, ...]:
     """The check that old tests pass too, if a guardrail may run tests and git knows how they were."""
-    commands = [old_tests.TestCommand(each.command, each.timeout_seconds) for each in settings.guardrails]
-    if not is_protecting(settings, [each.command for each in commands], directory):
+    if not is_protecting(settings, [each.command for each in settings.guardrails], directory):
         return ()
-    config = old_tests.Config(tuple(commands), 0.0, settings.protected, allow, may_refuse=True)
-    return (Check(OLD_TESTS, "old_tests", old_tests.configure(config), when=When.PROVED),)
+    from ralph.checks.old_tests import Config, TestCommand  # not every run has tests
+
+    commands = [TestCommand(each.command, each.timeout_seconds) for each in settings.guardrails]
+    return (old_tests_check(Config(tuple(commands), 0.0, settings.protected, allow, may_refuse=True)),)
+
+
+def old_tests_check(config: Config, *, required: bool = True) -> Check:
+    from ralph.checks.old_tests import configure
+
+    return Check(OLD_TESTS, "old_tests", configure(config), required=required, when=When.PROVED)
 
 
 def is_protecting(settings: Settings, commands: Sequence[str], directory: Path) -> bool:
     """Whether tests that existed at the start of a run are compared with those at its end."""
-    if settings.protected == () or not commands or find_repository(directory) is None:
+    repository = find_repository(directory) if commands and settings.protected != () else None
+    if repository is None:
         return False
-    return any(map(may_run_tests, commands))
+    from ralph.protection.old_tests import may_run_tests
+
+    project = Path(os.path.realpath(directory)).relative_to(os.path.realpath(repository.top)).as_posix()
+    return may_run_tests(commands, FilesOnDisk(repository.top), project)
 
 
 def guarding(settings: Settings) -> Guarding:

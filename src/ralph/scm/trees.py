@@ -16,7 +16,7 @@ _FILES = ("100644", "100755")
 _RAW = re.compile(r":(\d+) (\d+) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*")
 
 
-class Entry(Struct, frozen=True):
+class TreeEntry(Struct, frozen=True):
     """A file of a tree: its mode and the id of its content."""
 
     mode: str
@@ -26,7 +26,7 @@ class Entry(Struct, frozen=True):
 class TreeFiles:
     """The files of one tree."""
 
-    def __init__(self, git: Git, entries: Mapping[str, Entry]) -> None:
+    def __init__(self, git: Git, entries: Mapping[str, TreeEntry]) -> None:
         self._git = git
         self._entries = entries
         self._contents: dict[str, str | None] = {}
@@ -45,7 +45,7 @@ class TreeFiles:
         entry = self._entries.get(path)
         return (self._content(entry) or "") if entry is not None and entry.mode == _LINK else ""
 
-    def _content(self, entry: Entry) -> str | None:
+    def _content(self, entry: TreeEntry) -> str | None:
         if entry.blob not in self._contents:
             data = self._git("cat-file", "blob", entry.blob)
             try:
@@ -61,7 +61,7 @@ class ComparedTrees:
     def __init__(self, git: Git, old: str, differences: bytes) -> None:
         self._git = git
         self._old = old
-        self._new_entries: dict[str, Entry | None] = {}
+        self._new_entries: dict[str, TreeEntry | None] = {}
         self.renamed: dict[str, str] = {}
         self._read(paths(differences))
         self.changed = tuple(sorted(self._new_entries))
@@ -71,7 +71,7 @@ class ComparedTrees:
         """The files of the old tree and of the new one."""
         if self._files is None:
             old = _entries(self._git, self._old)
-            merged: dict[str, Entry | None] = {**old, **self._new_entries}
+            merged: dict[str, TreeEntry | None] = {**old, **self._new_entries}
             new = {path: entry for path, entry in merged.items() if entry is not None}
             self._files = TreeFiles(self._git, old), TreeFiles(self._git, new)
         return self._files
@@ -82,7 +82,7 @@ class ComparedTrees:
             found = _RAW.fullmatch(field)
             assert found is not None, field
             path = next(rest)
-            entry = Entry(found[2], found[4])
+            entry = TreeEntry(found[2], found[4])
             if found[5] == "R":
                 target = next(rest)
                 self.renamed[path] = target
@@ -97,10 +97,10 @@ def compared_trees(git: Git, old: str, new: str, index: Path) -> ComparedTrees:
     return ComparedTrees(git, old, git(*words, index=index))
 
 
-def _entries(git: Git, tree: str) -> dict[str, Entry]:
+def _entries(git: Git, tree: str) -> dict[str, TreeEntry]:
     found = {}
     for line in paths(git("ls-tree", "-r", "-z", "--full-tree", tree)):
         about, _, path = line.partition("\t")
         mode, _, blob = about.split(" ")
-        found[path] = Entry(mode, blob)
+        found[path] = TreeEntry(mode, blob)
     return found

@@ -162,11 +162,12 @@ class VersionControl:
         """What would be committed of a checked tree with these nested repositories; None if nothing ever is."""
         return self._tasks.delivery(checked, nested) if self._tasks is not None else None
 
+    def changes(self, old: str, new: str) -> list[Change]:
+        return self._history.between(old, new) if self._history is not None else []
+
     def changed_between(self, old: str, new: str) -> list[str]:
         """The paths in which two trees differ."""
-        return (
-            [change.path for change in self._history.between(old, new)] if self._history is not None else []
-        )
+        return [change.path for change in self.changes(old, new)]
 
     def changed_since(self, checked: str, delivered: str, now: str) -> list[str]:
         """The paths that differ from the checked tree. A file with a filter may be there as it was committed."""

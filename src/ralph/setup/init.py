@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ralph.agents.registry import AGENTS, announced_permissions
 from ralph.core.model import AgentSpec, Permissions, Purpose
 from ralph.errors import RalphError
 from ralph.process.client import find_program
-from ralph.runs.run_plan import agent_spec
+from ralph.runs.run_plan import agent_spec, is_protecting
 from ralph.scm.repository import find_repository
 from ralph.settings import (
     AgentSettings,
@@ -126,6 +127,7 @@ class Answers(Struct, frozen=True):
     response: str | None = None
     guardrails: tuple[GuardrailSettings, ...] | None = None
     scm: ScmSettings | None = None
+    protects_tests: bool | None = None
 
 
 def with_defaults(answers: Answers, found: ProjectFacts) -> Answers:
@@ -158,6 +160,11 @@ def agent_of(answers: Answers) -> AgentSettings:
     return replace(agent, permissions=answers.permissions)
 
 
+def has_protected_tests(guardrails: Sequence[GuardrailSettings], directory: Path) -> bool:
+    """Return whether a run with these guardrails compares tests with those at its start."""
+    return is_protecting(Settings(), [each.command for each in guardrails], directory)
+
+
 def to_settings(answers: Answers) -> Settings:
     usual = Settings()
     return Settings(
@@ -165,6 +172,7 @@ def to_settings(answers: Answers) -> Settings:
         completion_response=answers.response or usual.completion_response,
         agent=agent_of(answers),
         guardrails=answers.guardrails or (),
+        protect=False if answers.protects_tests is False else usual.protect,
         scm=answers.scm,
     )
 

@@ -153,7 +153,7 @@ def summary(runs: Runs, run: Run) -> Summary:
         outcome=stop.outcome if stop else None,
         cause=stop.cause if stop else None,
         reason=stop.reason if stop else None,
-        notes=brief.notes,
+        notes=brief.stop.notes if brief.stop else brief.notes,
         iteration=brief.iteration,
         max_iterations=brief.limits.iterations,
         cost=brief.usage.cost_usd,
