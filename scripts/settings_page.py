@@ -99,7 +99,11 @@ SECTIONS = (
         ),
     ),
     Section("Agent", ("agent",), "[agents.md](agents.md) describes each agent."),
-    Section("Guardrails", ("guardrails",)),
+    Section(
+        "Guardrails",
+        ("guardrails", "protect"),
+        "[proof.md](proof.md#tests-as-they-were) says how tests are protected.",
+    ),
     Section(
         "Commits", ("scm", "snapshots"), "[reference.md](reference.md#commits) has the rules for commits."
     ),

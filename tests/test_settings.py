@@ -39,6 +39,7 @@ ROLE = {
     "model": None,
 }
 DEFAULTS: dict[str, Any] = {
+    "protect": None,
     "maximumIterations": 10,
     "completionResponse": "DONE",
     "outputTruncateChars": 5000,
@@ -186,6 +187,7 @@ def test_every_key_can_be_set(here: Path) -> None:
     """Each key takes a value other than its default."""
     values = {
         "maximumIterations": 3,
+        "protect": ["tests/"],
         "completionResponse": "ALL GREEN",
         "outputTruncateChars": 0,
         "streamAgentOutput": False,
@@ -868,3 +870,26 @@ def test_a_text_that_cannot_be_printed_is_still_refused(project: Project) -> Non
     (project.path / "s.json").write_text('{"agent": {"command": "true"},\n"\\ud800": 1}')
     assert_refused(project.run("run", "--settings", "s.json", "-p", "x"), "s.json:")
     assert not project.home.database.exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, None),
+        ({"protect": True}, None),
+        ({"protect": False}, ()),
+        ({"protect": ["a/**"]}, ("a/**",)),
+        ({"ralph": {"protect": ["b"]}}, ("b",)),
+        ({"ralph": {"protect": []}}, ()),
+        ({"protect": ["a"], "ralph": {"protect": ["a"]}}, ("a",)),
+    ],
+)
+def test_protected_tests(here: Path, values: dict[str, Any], expected: tuple[str, ...] | None) -> None:
+    """`protect` and `ralph.protect` mean the same."""
+    assert load(write(here / "s.json", values)).settings.protected == expected
+
+
+def test_two_different_keys_for_protected_tests(here: Path) -> None:
+    """The error names both."""
+    with pytest.raises(RalphError, match=r"protect and ralph\.protect are both set, to different values"):
+        load(write(here / "s.json", {"protect": False, "ralph": {"protect": ["b"]}}))

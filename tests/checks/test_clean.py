@@ -10,7 +10,12 @@ DONE = "echo '<response>DONE</response>'"
 
 
 def run(project: Project, body: str, command: str, directory: str = ".") -> tuple[int, str]:
-    project.agent(f"{body}; {DONE}", guardrails=[{"command": command, "clean": True}], maximumIterations=1)
+    project.agent(
+        f"{body}; {DONE}",
+        guardrails=[{"command": command, "clean": True}],
+        maximumIterations=1,
+        protect=False,
+    )
     ended = project.run("run", "-p", "x")
     return ended.code, ended.err
 

@@ -22,6 +22,7 @@ GUARDRAIL = "Add guardrail command (leave blank to finish):"
 ACTION = "  Fail action (APPEND|PREPEND|REPLACE):"
 HINT = "  Hint (optional, guidance for agent on failure):"
 SCM = "Configure SCM? (y/N):"
+CHANGES = "May the agent change existing tests? (y/N):"
 SCM_COMMAND = "  SCM command (e.g., git):"
 SCM_TASKS = "  SCM tasks (comma-separated, e.g., commit,push):"
 OVERWRITE = "Overwrite? (y/N):"
@@ -155,6 +156,7 @@ def test_enter_is_enough_where_everything_is_found(repository: Project, empty: P
         ("Add guardrail command [make lint]:", ""),
         ("Add guardrail command [make test]:", ""),
         (GUARDRAIL, ""),
+        (CHANGES, ""),
         (SCM, "y"),
         (f"{SCM_COMMAND[:-1]} [git]:", ""),
         (f"{SCM_TASKS[:-1]} [commit]:", ""),
@@ -176,6 +178,7 @@ def test_enter_is_enough_where_everything_is_found(repository: Project, empty: P
             "Add guardrail command [make lint]:",
             "Add guardrail command [make test]:",
             GUARDRAIL,
+            CHANGES,
             "Configure SCM? (y/N): y",
             "  SCM command (e.g., git) [git]:",
             "  SCM tasks (comma-separated, e.g., commit,push) [commit]:",
@@ -187,6 +190,15 @@ def test_enter_is_enough_where_everything_is_found(repository: Project, empty: P
     assert written(empty) == usual("claude", guardrails=checks, scm={"command": "git", "tasks": ["commit"]})
     repository.extra_env = {}
     assert "?? .ralph/settings.json" in repository.git("status", "--porcelain", "-uall").splitlines()
+
+
+def test_the_agent_may_be_allowed_to_change_tests(repository: Project, empty: Project) -> None:
+    """By an answer or an option; the question comes only if a guardrail runs tests and git knows how they were."""
+    install(empty, "claude")
+    for option, value in (("--no-protect", False), ("--protect", None)):
+        done = empty.run("init", "--yes", "--force", "--guardrail", "pytest", option)
+        assert done.code == 0, done
+        assert json.loads((empty.path / ".ralph/settings.json").read_text()).get("protect") is value
 
 
 def test_every_invalid_answer_is_asked_again(empty: Project) -> None:

@@ -286,6 +286,31 @@ def test_a_review_is_told_about_tests_that_lost_lines(loop: Loop, snapshots: boo
     assert loop.modes[1] == "review US-001" and f"{TOLD}\n- {words}\n" in f"{loop.prompts[1]}\n"
 
 
+@pytest.mark.parametrize("globs", some([None, ["tests/"]], 2))
+def test_a_review_is_told_that_old_tests_fail(loop: Loop, globs: list[str] | None) -> None:
+    """After an approval: the next prompt and the outcome say so; with globs in `protect`, the approval is revoked."""
+    test = loop.project.path / "tests/test_a.py"
+    test.parent.mkdir()
+    test.write_text(
+        "import unittest\n\n\nclass A(unittest.TestCase):\n    def test_a(self):\n        open('made')\n"
+    )
+    loop.project.git("add", "-A")
+    loop.project.git("commit", "-qm", "Tests")
+    command = f"{sys.executable} -W ignore -m unittest discover tests"
+    loop.write(board(story("US-001"), story("US-002"), verifyCommands=[command]))
+    weak = "import unittest\n\n\nclass A(unittest.TestCase):\n    def test_a(self):\n        pass\n"
+    loop.agent(f"(ROOT / 'tests/test_a.py').write_text({weak!r}) if n == 1 else None\nplay()", protect=globs)
+    done = loop.run("-n", "4")
+    told = "Changed: tests/test_a.py\nCheck whether changing them was right."
+    assert told in loop.prompts[2], loop.prompts[2]
+    assert "changed tests: tests/test_a.py" in done.out
+    if globs is None:
+        assert (done.code, loop.modes[2]) == (0, "implement US-002")
+        assert "note: old tests fail: tests/test_a.py as it was when the run started" in done.out
+    else:
+        assert (done.code, loop.modes[2]) == (1, "review-fix US-001")
+
+
 def test_a_review_without_a_decision_is_repeated(project: Project) -> None:
     """The next one is told why."""
     loop = make_loop(project, story(reviewStatus="needs_review", notes="done"))

@@ -95,7 +95,7 @@ def test_scripts_and_tables_of_a_package_are_put_back() -> None:
         (
             "pom.xml",
             "<p/>",
-            "<plugin><artifactId>maven-surefire-plugin</artifactId><excludes>*</excludes></plugin>",
+            "<plugin><groupId>maven-surefire-plugin</groupId><excludes>*</excludes></plugin>",
         ),
         ("build.gradle", "test {\n  useJUnitPlatform()\n}\n", "test { enabled = false }\n"),
         ("build.gradle.kts", "", "tasks.withType<Test> { enabled = false }"),

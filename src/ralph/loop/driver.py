@@ -306,10 +306,10 @@ class Driver:
             return None
 
     def _changes_since_start(self) -> list[Change]:
-        """Without snapshots: the changes up to the last checked tree."""
-        start, after = self._state.start, self._state.after
+        """Without snapshots: the changes up to the last known tree."""
+        start, seen = self._state.start, self._state.after or self._state.before
         try:
-            return self._context.vcs.changes(start, after.tree) if start and after and after.tree else []
+            return self._context.vcs.changes(start, seen.tree) if start and seen and seen.tree else []
         except RalphError:
             return []
 

@@ -345,7 +345,7 @@ _XML_PROPERTY = re.compile(
     r"<(skipTests|skipITs|skip|testFailureIgnore|maven\.test\.[\w.]+|surefire\.[\w.]+)\s*>([^<]*)<"
 )
 _XML_PLUGIN = re.compile(r"<plugin>(?:(?!</plugin>).)*</plugin>", re.DOTALL)
-_XML_TEST_PLUGIN = re.compile(r"<artifactId>\s*(maven-(?:surefire|failsafe)|jacoco)")
+_XML_TEST_PLUGIN = re.compile(r"<\w+Id>\s*(maven-(?:surefire|failsafe)|jacoco)")
 
 
 def _xml_parts(text: str, heads: str) -> list[str]:

@@ -16,7 +16,7 @@ from ralph.shell.command import SimpleCommand
 
 MAX_DEPTH = 3
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", ".", "source"})
-_SHEBANG = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?\S*?(?:ba|da|z|k)?sh\b")
+_SHEBANG = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(?:bash|dash|zsh|ksh|sh)\b")
 _LIKE_CHECK = re.compile(
     r"(?:^|[/_.-])(?:run|all|pre)?[_.-]?(?:tests?|checks?|verify|validate|specs?|ci|lint|qa|e2e|smoke|acceptance)(?:$|[/_.-])",
     re.IGNORECASE,

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def calc(project: Project) -> Project:
     return project
 
 
-def agent(calc: Project, body: str, command: str = PYTEST, **settings: object) -> None:
+def agent(calc: Project, body: str, command: str = PYTEST, **settings: Any) -> None:
     scm = {"command": "git", "tasks": ["commit"]}
     usual = {"guardrails": [{"command": command}], "scm": scm, "snapshots": True}
     calc.agent(
@@ -201,9 +202,7 @@ def test_a_changed_test_that_the_old_one_agrees_with_completes(calc: Project) ->
         1,
     ),
 )
-def test_allowed_changes_complete(
-    calc: Project, options: tuple[str, ...], settings: dict[str, object]
-) -> None:
+def test_allowed_changes_complete(calc: Project, options: tuple[str, ...], settings: dict[str, Any]) -> None:
     """By the command line or the settings; the changed tests are named in any case."""
     agent(calc, f"{WEAKEN}; {CLAIM}", **settings)
     result = run(calc, *options)
