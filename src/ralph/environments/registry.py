@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ralph.environments import node
 from ralph.environments.base import Ecosystem
 
-ECOSYSTEMS: tuple[Ecosystem, ...] = ()
+ECOSYSTEMS: tuple[Ecosystem, ...] = (node,)
