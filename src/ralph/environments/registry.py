@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.environments import node
+from ralph.environments import cargo, go, gradle, maven, node
 from ralph.environments.base import Ecosystem
 
-ECOSYSTEMS: tuple[Ecosystem, ...] = (node,)
+ECOSYSTEMS: tuple[Ecosystem, ...] = (node, go, cargo, maven, gradle)
