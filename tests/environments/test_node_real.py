@@ -202,7 +202,10 @@ def test_changed_dependencies_are_installed_once(checkout: Checkout, manager: Ma
     for path in installed_files(second.top):
         assert path.stat().st_nlink == 1 or path.stat().st_nlink <= len(own)
     assert node.leads_out(second, checkout.environment) == []
-    assert checkout.run("git", "status", "--porcelain", directory=second.top).output == " M packages/a/index.js\n"
+    assert (
+        checkout.run("git", "status", "--porcelain", directory=second.top).output
+        == " M packages/a/index.js\n"
+    )
 
 
 def test_an_install_that_fails_is_one_sentence(checkout: Checkout, manager: Manager) -> None:

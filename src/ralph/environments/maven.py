@@ -105,7 +105,9 @@ def _repository(copy: Copy, environment: Mapping[str, str]) -> Path:
     home = _home(environment)
     chosen = re.search(r"<localRepository>\s*(.*?)\s*<", text_of(Path(home) / ".m2" / "settings.xml"))
     if chosen:
-        return Path(chosen[1].replace("${user.home}", home).replace("${env.HOME}", environment.get("HOME", home)))
+        return Path(
+            chosen[1].replace("${user.home}", home).replace("${env.HOME}", environment.get("HOME", home))
+        )
     return Path(home) / ".m2" / "repository"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -72,6 +73,14 @@ _NO_GIT_HOOKS = {"HUSKY": "0", "LEFTHOOK": "0", "SKIP_INSTALL_SIMPLE_GIT_HOOKS":
 """A `prepare` script must not change the configuration of the user's repository, which a worktree shares."""
 
 _QUIET = {"CI": "true", "YARN_ENABLE_TELEMETRY": "0", "YARN_NM_MODE": "classic", "NO_COLOR": "1"}
+
+
+_REASONS = (
+    (re.compile(r"npm err(?:or|!) (?!code |errno |syscall |path |\d+ *$)\S", re.IGNORECASE), 0),
+    (re.compile(r".*ERR_PNPM_|error\b"), 0),
+    (re.compile(r".*\bYN(?!0000)\d{4}:"), -1),
+)
+"""The lines of npm, pnpm, bun and Yarn that say what failed, and whether the first or the last of them does."""
 
 
 def install(copy: Copy, tools: Tools, root: Root) -> None:
@@ -158,12 +167,14 @@ def _cache(copy: Copy, tools: Tools, manager: PackageManager) -> dict[str, str]:
 
 
 def _reason(done: Done) -> str:
-    """The last line of the output that says something, or that the command did not start."""
-    lines = [line.strip() for line in done.output.splitlines()]
-    said = [line for line in lines if any(map(str.isalpha, line)) and "complete log" not in line]
-    if done.code is None and not said:
-        return "not started"
-    return said[-1][:300] if said else f"exit code {done.code}"
+    """The line of the output that says what failed, else the last one."""
+    lines = [line.strip() for line in done.output.splitlines() if any(map(str.isalpha, line))]
+    if not lines:
+        return "not started" if done.code is None else f"exit code {done.code}"
+    for pattern, at in _REASONS:
+        if found := [line for line in lines if pattern.match(line)]:
+            return found[at][:300]
+    return lines[-1][:300]
 
 
 def _versions(copy: Copy, tools: Tools, name: str) -> list[str]:

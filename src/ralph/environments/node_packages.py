@@ -85,14 +85,13 @@ def packages(copy: Copy) -> Iterator[Path]:
 def roots(copy: Copy) -> list[Root]:
     """The packages of the copy by what installs them. Workspaces without a lock file belong to the package above."""
     found: dict[Path, list[Path]] = {}
+    owner: dict[Path, Path] = {}
     for package in packages(copy):
-        above = next(
-            (each for each in package.parents if each in found and _has_workspaces(copy, each)), None
-        )
-        if above is None or _has_lock(copy, package):
-            found[package] = [package]
-        else:
-            found[above].append(package)
+        above = next((owner[each] for each in package.parents if each in owner), None)
+        if above is None or _has_lock(copy, package) or not _has_workspaces(copy, above):
+            above = package
+        owner[package] = above
+        found.setdefault(above, []).append(package)
     return [Root(directory, tuple(members)) for directory, members in found.items()]
 
 
