@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from debian import missing
-from ralph.environments.base import Copy, Done, Ecosystem
+from ralph.environments.base import Copy, Ecosystem, ToolOutput
 
 REGISTRY = [pytest.mark.real, pytest.mark.timeout(600)]
 """The marks of a test that installs from a package registry."""
@@ -36,7 +36,7 @@ class Subprocesses:
     ran: list[list[str]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
-    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> Done:
+    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> ToolOutput:
         self.ran.append(list(argv))
         return _done(argv, directory, {**self.environment, **variables})
 
@@ -48,7 +48,7 @@ class Subprocesses:
         return [" ".join(argv) for argv in self.ran if argv[1:2] in (["install"], ["ci"])]
 
 
-def _done(argv: Sequence[str], directory: Path, environment: Mapping[str, str]) -> Done:
+def _done(argv: Sequence[str], directory: Path, environment: Mapping[str, str]) -> ToolOutput:
     try:
         program = shutil.which(argv[0], path=environment.get("PATH"))
         ran = subprocess.run(
@@ -62,8 +62,8 @@ def _done(argv: Sequence[str], directory: Path, environment: Mapping[str, str]) 
             timeout=300,
         )
     except OSError as error:
-        return Done(None, str(error))
-    return Done(ran.returncode, ran.stdout)
+        return ToolOutput(None, str(error))
+    return ToolOutput(ran.returncode, ran.stdout)
 
 
 class Checkout:
@@ -94,7 +94,7 @@ class Checkout:
         self.git("add", "-A", directory=directory)
         self.git("commit", "-q", "--allow-empty", "-m", "x", directory=directory)
 
-    def run(self, *argv: str, directory: Path | None = None) -> Done:
+    def run(self, *argv: str, directory: Path | None = None) -> ToolOutput:
         """Run a command in the user's checkout."""
         return _done(argv, directory or self.origin, self.environment)
 
@@ -111,7 +111,7 @@ class Checkout:
         tools = Subprocesses(self.scratch / "cache", self.environment)
         return Copy(top, self.origin, project, own), tools
 
-    def check(self, copy: Copy, ecosystem: Ecosystem, *argv: str) -> Done:
+    def check(self, copy: Copy, ecosystem: Ecosystem, *argv: str) -> ToolOutput:
         """Run a check in a copy."""
         changed = ecosystem.variables(copy, self.environment)
         environment = {k: v for k, v in {**self.environment, **changed}.items() if v}

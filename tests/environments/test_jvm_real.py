@@ -9,7 +9,7 @@ import pytest
 
 from environments.environment_support import REGISTRY, Checkout, Subprocesses, installed_here, write
 from ralph.environments import gradle, maven
-from ralph.environments.base import Copy, Done
+from ralph.environments.base import Copy, ToolOutput
 
 pytestmark = REGISTRY
 
@@ -139,7 +139,7 @@ def test_a_gradle_copy_compiles_its_own_modules(tmp_path: Path) -> None:
     copy, tools = users.copy("one")
     gradle.prepare(copy, tools)
 
-    def checked() -> Done:
+    def checked() -> ToolOutput:
         return users.check(copy, gradle, *build)
 
     assert checked().code == 0

@@ -222,3 +222,71 @@ def test_an_install_that_fails_is_one_sentence(checkout: Checkout, manager: Mana
     assert str(raised.value).startswith(f"`{manager.command} ")
     assert str(raised.value).endswith("; set ralph.setup")
     assert not (copy.top / "node_modules").exists()
+
+
+def test_changed_dependencies_without_a_lock_file(checkout: Checkout, manager: Manager) -> None:
+    """They are installed without writing a lock file, and not shared."""
+    if manager.is_plug_and_play:
+        pytest.skip("Plug'n'Play without a lock file is not a project that Yarn can install")
+    for name in ("package-lock.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock"):
+        (checkout.origin / name).unlink(missing_ok=True)
+    top = json.loads((checkout.origin / "package.json").read_text())
+    top["packageManager"] = f"{manager.command}@{manager.version or '11.0.0'}"
+    write(checkout.origin, {"package.json": json.dumps(top)})
+    checkout.commit(checkout.origin)
+    copy, tools = checkout.copy("one")
+    package = json.loads((copy.top / "packages/b/package.json").read_text())
+    package["dependencies"]["is-even"] = "1.0.0"
+    check = "process.exit(require('is-even')(2) && require('@x/a')() === 42 ? 0 : 1)\n"
+    write(copy.top, {"packages/b/package.json": json.dumps(package), "packages/b/check.js": check})
+    checkout.commit(copy.top)
+    node.prepare(copy, tools)
+    assert len(tools.installs()) == 1
+    assert not tools.cache.exists()
+    assert checkout.run("git", "status", "--porcelain", directory=copy.top).output == ""
+    assert checkout.run("node", "packages/b/check.js", directory=copy.top).code == 0
+    copied = [path for path in copy.top.rglob("node_modules/is-even/*") if path.is_file()]
+    assert copied
+    assert {path.stat().st_nlink for path in copied} == {1}
+
+
+def test_an_installation_that_runs_scripts_of_the_project_is_not_shared(tmp_path: Path) -> None:
+    """What an agent lets an installation do to node_modules is in its own copy alone; git hooks are not installed."""
+    package = {
+        "name": "top",
+        "dependencies": {"is-number": "7.0.0"},
+        "scripts": {"postinstall": "echo $HUSKY > node_modules/is-number/husky"},
+    }
+    made = Checkout(tmp_path, {"package.json": json.dumps(package), ".gitignore": IGNORED})
+    made.must("npm", "install")
+    made.commit(made.origin)
+    package["dependencies"] = {"is-number": "6.0.0"}
+    write(made.origin, {"package.json": json.dumps(package)})
+    made.must("npm", "install", "--package-lock-only")
+    made.git("commit", "-qam", "x")
+    made.git("stash")
+    copy, tools = made.copy("one")
+    write(made.origin, {"package.json": "{}"})
+    node.prepare(copy, tools)
+    assert tools.installs() == ["npm ci --prefer-offline --no-audit --no-fund"]
+    assert not tools.cache.exists()
+    assert (copy.top / "node_modules/is-number/husky").read_text() == "0\n"
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    """In a sandbox that keeps the home directory read-only, packages go through a cache next to the copy."""
+    package = {"name": "top", "dependencies": {"is-number": "7.0.0"}}
+    made = Checkout(tmp_path, {"package.json": json.dumps(package), ".gitignore": IGNORED})
+    made.must("npm", "install")
+    made.commit(made.origin)
+    write(tmp_path, {"home": "not a directory"})
+    copy, tools = made.copy("one")
+    tools.environment = {
+        **tools.environment,
+        "HOME": str(tmp_path / "home"),
+        "npm_config_userconfig": os.devnull,
+    }
+    write(made.origin, {"package.json": "{}"})
+    node.prepare(copy, tools)
+    assert (copy.top / "node_modules/is-number/index.js").exists()
+    assert (copy.own / "packages").is_dir()

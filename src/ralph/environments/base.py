@@ -43,16 +43,20 @@ class Copy(Struct, frozen=True):
 
     def repointed(self, text: str) -> str:
         """A text in which all paths of the user's checkout lead to the copy."""
-        for origin in dict.fromkeys((str(self.origin), os.path.realpath(self.origin))):
-            text = re.sub(rf"{re.escape(origin)}(?![\w.-])", lambda _: str(self.top), text)
-        return text
+        return self._origins.sub(lambda _: str(self.top), text)
 
     def leads_back(self, text: str) -> bool:
         """Whether a text names the user's checkout."""
-        return self.repointed(text) != text
+        return self._origins.search(text) is not None
+
+    @property
+    def _origins(self) -> re.Pattern[str]:
+        """The path of the user's checkout, as it was given and without links."""
+        names = {str(self.origin), os.path.realpath(self.origin)}
+        return re.compile(rf"(?:{'|'.join(map(re.escape, names))})(?![\w.-])")
 
 
-class Done(Struct, frozen=True):
+class ToolOutput(Struct, frozen=True):
     """A command of an ecosystem that has ended, with its output. No code: it could not be started or was stopped."""
 
     code: int | None
@@ -71,7 +75,7 @@ class Tools(Protocol):
     @property
     def environment(self) -> Mapping[str, str]: ...
 
-    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> Done:
+    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> ToolOutput:
         """Run a command, in the sandbox if there is one, with these variables in addition to `environment`.
 
         It can write in the copy and in `own`, so what goes to the cache is made there first.
@@ -82,9 +86,13 @@ class Tools(Protocol):
 
 
 class Ecosystem(Protocol):
-    """One way to install what a project needs. Each is a module with these functions."""
+    """One way to install what a project needs. Each is a module with these functions.
+
+    `sources`: the endings of its source files.
+    """
 
     name: str
+    sources: Sequence[str]
 
     def detect(self, copy: Copy, environment: Mapping[str, str]) -> bool:
         """Whether the user's checkout has something of this ecosystem that a copy needs."""

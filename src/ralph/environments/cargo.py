@@ -12,6 +12,7 @@ from ralph.environments.base import Copy, Tools, directories, inside
 from ralph.environments.copying import bring_ignored, text_of
 
 name = "Cargo"
+sources: Sequence[str] = (".rs",)
 
 _SKIPPED = frozenset({"node_modules", "target", "vendor", ".venv", "venv"})
 _CONFIGURATION = (Path(".cargo/config.toml"), Path(".cargo/config"))

@@ -74,8 +74,9 @@ def has_link(copy: Copy, relative: Path) -> bool:
 
 
 def is_ignored(copy: Copy, tools: Tools, relative: Path) -> bool:
-    """Whether git ignores a path of the copy, or the copy has no git."""
-    return tools.run(["git", "check-ignore", "-q", "--", str(relative)], copy.top).code != 1
+    """Whether git ignores a path in the user's checkout. If git cannot say, it is taken for ignored."""
+    argv = ["git", "-C", str(copy.origin), "check-ignore", "-q", "--", str(relative)]
+    return tools.run(argv, copy.top).code != 1
 
 
 def repoint_file(copy: Copy, path: Path) -> None:

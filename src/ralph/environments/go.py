@@ -11,6 +11,7 @@ from ralph.environments.base import Copy, Tools, directories, inside
 from ralph.environments.copying import bring_ignored, has_link, text_of
 
 name = "Go"
+sources: Sequence[str] = (".go",)
 
 _SKIPPED = frozenset({"node_modules", "vendor", ".venv", "venv", "testdata"})
 _FILES = ("go.mod", "go.work")

@@ -11,6 +11,7 @@ from ralph.environments.base import Copy, Tools, directories, inside, repointed_
 from ralph.environments.copying import bring_ignored, text_of
 
 name = "Gradle"
+sources: Sequence[str] = (".java", ".kt", ".groovy", ".scala")
 
 _SKIPPED = frozenset({"node_modules", "build", ".gradle", ".venv", "venv", "src"})
 _SCRIPTS = ("settings.gradle", "settings.gradle.kts", "build.gradle", "build.gradle.kts")

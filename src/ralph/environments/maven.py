@@ -13,6 +13,7 @@ from ralph.environments.base import Copy, Tools, directories, inside, repointed_
 from ralph.environments.copying import bring_ignored, text_of
 
 name = "Maven"
+sources: Sequence[str] = (".java", ".kt", ".groovy", ".scala")
 
 _SKIPPED = frozenset({"node_modules", "target", ".venv", "venv", "src"})
 _PATHS = ("MAVEN_OPTS", "MAVEN_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "MAVEN_BASEDIR")
@@ -100,7 +101,7 @@ def _is_remote(version: Path) -> bool:
 def _repository(copy: Copy, environment: Mapping[str, str]) -> Path:
     """The local repository of the user."""
     for text in (environment.get("MAVEN_ARGS", ""), environment.get("MAVEN_OPTS", "")):
-        if found := _LOCAL.findall(text):
+        if found := [path for path in _LOCAL.findall(text) if inside(path, copy.own) is None]:
             return Path(found[-1])
     home = _home(environment)
     chosen = re.search(r"<localRepository>\s*(.*?)\s*<", text_of(Path(home) / ".m2" / "settings.xml"))
@@ -136,8 +137,9 @@ def variables(copy: Copy, environment: Mapping[str, str]) -> Mapping[str, str]:
             "MAVEN_ARGS": f"-Dmaven.repo.local={copy.own / 'm2'} -Dmaven.repo.local.tail={shared}",
         }
         for key, words in added.items():
-            before = _LOCAL.sub("", found.get(key, environment.get(key, "")))
-            found[key] = f"{before} {words}".strip()
+            before = found.get(key, environment.get(key, ""))
+            if words not in before:
+                found[key] = f"{before} {words}".strip()
     return found
 
 

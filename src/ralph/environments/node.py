@@ -14,7 +14,7 @@ from ralph.environments.node_links import links_outside, locations, repoint_plug
 from ralph.environments.node_packages import (
     LOCKS,
     PLUG_AND_PLAY,
-    Root,
+    Installation,
     dependencies,
     has_modules,
     is_changed,
@@ -26,6 +26,7 @@ from ralph.environments.node_packages import (
 )
 
 name = "Node"
+sources: Sequence[str] = (".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", ".vue", ".svelte")
 
 _YARN_PARTS = ("cache", "unplugged", "install-state.gz", "build-state.yml")
 """What Yarn needs in `.yarn` and git usually ignores."""
@@ -62,7 +63,7 @@ def prepare(copy: Copy, tools: Tools) -> None:
         _copy_modules(copy, tools, extra)
 
 
-def _is_fresh(copy: Copy, root: Root) -> bool:
+def _is_fresh(copy: Copy, root: Installation) -> bool:
     """Whether nothing has been installed in the copy yet."""
     state = copy.top / root.directory / YARN_STATE
     return not has_modules(copy.top, root) and not state.exists()
@@ -145,13 +146,13 @@ def _configuration(copy: Copy) -> Iterator[str]:
         yield from _plug_and_play(copy, root)
 
 
-def _plug_and_play(copy: Copy, root: Root) -> Iterator[str]:
+def _plug_and_play(copy: Copy, root: Installation) -> Iterator[str]:
     for path in _archives(copy, root):
         if inside(path, copy.origin) is not None:
             yield f"{root.directory / PLUG_AND_PLAY[0]} leads to {path}"
 
 
-def _archives(copy: Copy, root: Root) -> list[str]:
+def _archives(copy: Copy, root: Installation) -> list[str]:
     """The directories and archives outside the copy that Plug'n'Play leads to."""
     directory = copy.top / root.directory
     if not is_plug_and_play(directory):

@@ -68,7 +68,7 @@ _CONFIGURATION = (
 _LIFECYCLE = {"preinstall", "install", "postinstall", "prepare", "preprepare", "postprepare", "prepublish"}
 
 
-class Root(Struct, frozen=True):
+class Installation(Struct, frozen=True):
     """Packages that one command installs. `packages` are their directories, the root's first."""
 
     directory: Path
@@ -82,7 +82,7 @@ def packages(copy: Copy) -> Iterator[Path]:
             yield directory.relative_to(copy.top)
 
 
-def roots(copy: Copy) -> list[Root]:
+def roots(copy: Copy) -> list[Installation]:
     """The packages of the copy by what installs them. Workspaces without a lock file belong to the package above."""
     found: dict[Path, list[Path]] = {}
     owner: dict[Path, Path] = {}
@@ -92,7 +92,7 @@ def roots(copy: Copy) -> list[Root]:
             above = package
         owner[package] = above
         found.setdefault(above, []).append(package)
-    return [Root(directory, tuple(members)) for directory, members in found.items()]
+    return [Installation(directory, tuple(members)) for directory, members in found.items()]
 
 
 def _has_lock(copy: Copy, package: Path) -> bool:
@@ -104,12 +104,12 @@ def _has_workspaces(copy: Copy, package: Path) -> bool:
     return "workspaces" in manifest(directory) or (directory / "pnpm-workspace.yaml").is_file()
 
 
-def is_installed(copy: Copy, root: Root) -> bool:
+def is_installed(copy: Copy, root: Installation) -> bool:
     """Whether the user's checkout has installed packages."""
     return has_modules(copy.origin, root) or is_plug_and_play(copy.origin / root.directory)
 
 
-def has_modules(top: Path, root: Root) -> bool:
+def has_modules(top: Path, root: Installation) -> bool:
     """Whether a checkout has a node_modules for these packages."""
     return any(os.path.lexists(top / package / "node_modules") for package in root.packages)
 
@@ -123,7 +123,7 @@ def lock_of(directory: Path) -> str:
     return next((name for name in LOCKS if (directory / name).is_file()), "")
 
 
-def manager_of(copy: Copy, root: Root) -> str:
+def manager_of(copy: Copy, root: Installation) -> str:
     """The package manager: npm, pnpm, yarn (classic), berry (yarn 2 and later) or bun."""
     directory = copy.top / root.directory
     lock = lock_of(directory)
@@ -134,7 +134,7 @@ def manager_of(copy: Copy, root: Root) -> str:
     return LOCKS[lock]
 
 
-def _manager_without_lock(copy: Copy, root: Root) -> str:
+def _manager_without_lock(copy: Copy, root: Installation) -> str:
     name, _, version = str(manifest(copy.top / root.directory).get("packageManager", "")).partition("@")
     if name in ("npm", "pnpm", "bun"):
         return name
@@ -153,12 +153,12 @@ def manifest(directory: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def is_changed(copy: Copy, root: Root) -> bool:
+def is_changed(copy: Copy, root: Installation) -> bool:
     """Whether the copy needs other packages than the user's checkout has."""
     return installs(copy.top, copy.top, root) != installs(copy.origin, copy.top, root)
 
 
-def installs(top: Path, named_in: Path, root: Root) -> list[bytes]:
+def installs(top: Path, named_in: Path, root: Installation) -> list[bytes]:
     """Everything that decides what an installation gives, of the configuration files that `named_in` has."""
     directory, lock = top / root.directory, lock_of(top / root.directory)
     wanted = {str(package): _deciding(manifest(top / package)) for package in root.packages}
@@ -193,7 +193,7 @@ def dependencies(package: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 yield name, version
 
 
-def runs_project_code(copy: Copy, root: Root) -> bool:
+def runs_project_code(copy: Copy, root: Installation) -> bool:
     """Whether an installation depends on more files of the project than the lock file and its like."""
     for package in root.packages:
         found = manifest(copy.top / package)
