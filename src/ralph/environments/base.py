@@ -82,9 +82,13 @@ class Tools(Protocol):
 
 
 class Ecosystem(Protocol):
-    """One way to install what a project needs. Each is a module with these functions."""
+    """One way to install what a project needs. Each is a module with these functions.
+
+    `sources`: the endings of its source files.
+    """
 
     name: str
+    sources: Sequence[str]
 
     def detect(self, copy: Copy, environment: Mapping[str, str]) -> bool:
         """Whether the user's checkout has something of this ecosystem that a copy needs."""

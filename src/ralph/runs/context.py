@@ -19,7 +19,7 @@ from ralph.loop.inbox import Inbox
 from ralph.loop.run_context import RunContext, nobody
 from ralph.loop.supervised import Supervised
 from ralph.notify.notifier import RunNotifier
-from ralph.process.client import Wakeup, Warden
+from ralph.process.client import Wakeup, Warden, child_environment
 from ralph.redact import Secrets, secret_values, secrets_of
 from ralph.runs import agent_hooks
 from ralph.runs.parts import load_parts
@@ -60,7 +60,8 @@ def opened_run(
     reporter = BusReporter(tell, folder) if folder else None
     clock = clock or Clock()
     inbox = Inbox(runs, plan.run, wakeup, clock, reporter or tell)
-    confined = ConfinedRun(plan, repository, real(home.path), real(streams))
+    environment, reads = _environment(plan, repository)
+    confined = ConfinedRun(plan, repository, real(home.path), real(streams), reads=reads)
     with (
         Runtime(Path(plan.directory)) as runtime,
         opened_directory(str(streams)) as streams_directory,
@@ -83,6 +84,9 @@ def opened_run(
             clock=clock,
             inbox=inbox,
             confinement=confinement,
+            environment=environment,
+            copies=real(streams) / "copies",
+            cache=home.environments,
             secrets=_secrets(plan, secrets | (notifier.sender.targets.secrets if notifier else frozenset())),
             supervised=Supervised(reporter.folder, warden, runs, plan.run, reporter.post_end)
             if reporter
@@ -91,6 +95,15 @@ def opened_run(
             hooks=agent_hooks.prepare(plan, streams),
             ended=notifier.ended if notifier else nobody,
         )
+
+
+def _environment(plan: Plan, repository: Repository | None) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables of agents and checks, and the directories outside the worktree that they read."""
+    if not plan.origin or repository is None:
+        return child_environment({}), ()
+    from ralph.loop.copies import environment_of  # only worktrees need it
+
+    return environment_of(plan, repository)
 
 
 def _secrets(plan: Plan, more: frozenset[str]) -> Secrets:

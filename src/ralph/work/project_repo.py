@@ -31,6 +31,7 @@ from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.runs import process_start
 from ralph.work.project_lock import Wardens, lock_project
+from ralph.work.role_plan import Place
 
 _ADVANCING = "refs/ralph/advancing"
 """The commit the user's checkout is moving to. After a kill, a half-done move is undone."""
@@ -50,6 +51,7 @@ class ProjectRepo(Struct, frozen=True):
     """A project locked by one `ralph work`.
 
     `record` holds the user's git configuration at the start; `runs_hooks` says whether the user's git hooks run.
+    `subdirectory`: where the project lies in the repository.
     """
 
     home: Home
@@ -58,6 +60,7 @@ class ProjectRepo(Struct, frozen=True):
     record: Path
     wardens: Wardens
     runs_hooks: bool = True
+    subdirectory: str = "."
 
     @contextmanager
     def opened(self, wakeup: Wakeup) -> Iterator[OpenProjectRepo]:
@@ -71,6 +74,9 @@ class ProjectRepo(Struct, frozen=True):
             baseline.record()
             yield OpenProjectRepo(self, warden, baseline, Worktrees(self.repository, runner, baseline))
 
+    def place_of(self, worktree: Path) -> Place:
+        return Place(worktree, self.repository.top, self.subdirectory)
+
     def worktree(self, task: str, attempt: int) -> Path:
         return self.home.worktree(self.project, task, attempt)
 
@@ -81,7 +87,13 @@ class ProjectRepo(Struct, frozen=True):
 
 @contextmanager
 def locked_project_repo(
-    home: Home, repository: Repository, project: str, wakeup: Wakeup, *, runs_hooks: bool = True
+    home: Home,
+    repository: Repository,
+    project: str,
+    wakeup: Wakeup,
+    *,
+    runs_hooks: bool = True,
+    subdirectory: str = ".",
 ) -> Iterator[ProjectRepo]:
     """The project, locked while the context is open. Like git, we identify worktrees by their real paths."""
     home = replace(home, path=real(home.path))
@@ -92,7 +104,7 @@ def locked_project_repo(
         shutil.rmtree(record, ignore_errors=True)
         record.mkdir(parents=True)
         (record / "owner").write_text(f"{os.getpid()} {process_start(os.getpid())}")
-        yield ProjectRepo(home, repository, project, record, wardens, runs_hooks)
+        yield ProjectRepo(home, repository, project, record, wardens, runs_hooks, subdirectory)
     finally:
         wardens.close()
         shutil.rmtree(record, ignore_errors=True)

@@ -1,0 +1,175 @@
+"""Python: every environment that the project is installed into gets a layer, whose entries lead to the copy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ralph.environments.base import Copy, Tools, inside, repointed_list
+from ralph.environments.python_install import build_into, changed_requirements, own_environment
+from ralph.environments.python_installed import (
+    RECORD,
+    Installed,
+    import_roots,
+    in_use,
+    leading_to,
+    of_venv,
+    outside,
+    venvs_in,
+)
+from ralph.environments.python_layer import is_untouched, make_layer
+from ralph.environments.python_requirements import version_files
+from ralph.environments.shared import digest
+
+name = "Python"
+sources: Sequence[str] = (".py",)
+
+_COMPILED = (".so", ".pyd")
+
+
+def detect(copy: Copy, environment: Mapping[str, str]) -> bool:
+    return bool(_needed(copy, environment))
+
+
+def _is_needed(copy: Copy, installed: Installed) -> bool:
+    """Whether an environment lies in the user's checkout or leads there."""
+    return inside(installed.prefix, copy.origin) is not None or bool(leading_to(copy, installed))
+
+
+def prepare_active(copy: Copy, tools: Tools) -> None:
+    """Make the layers that `ralph.setup` needs: it must not install into an active environment of the user."""
+    active = {each.prefix for each in outside(tools.environment)}
+    for installed in _needed(copy, tools.environment):
+        layer = _layer_of(copy, installed)
+        if installed.prefix in active and not os.path.lexists(layer):
+            make_layer(copy, installed, layer, installed.prefix)
+
+
+def prepare(copy: Copy, tools: Tools) -> None:
+    needed = _needed(copy, tools.environment)
+    if not needed:
+        return
+    _copy_version_files(copy)
+    is_changed = bool(changed_requirements(copy))
+    for installed in needed:
+        layer = _layer_of(copy, installed)
+        if is_changed and is_untouched(layer, installed.prefix):
+            shutil.rmtree(layer)
+        if not os.path.lexists(layer):
+            _make(copy, installed, layer, tools, is_changed=is_changed)
+
+
+def _make(copy: Copy, installed: Installed, layer: Path, tools: Tools, *, is_changed: bool) -> None:
+    """Make one layer, over a shared environment if the copy requires something else than the user's checkout."""
+    seen, below = own_environment(copy, installed, tools) if is_changed else (copy, installed)
+    make_layer(seen, below, layer, installed.prefix)
+    build_into(seen, below, layer, tools)
+
+
+def _needed(copy: Copy, environment: Mapping[str, str]) -> list[Installed]:
+    return [each for each in in_use(copy, environment) if _is_needed(copy, each)]
+
+
+def _layer_of(copy: Copy, installed: Installed) -> Path:
+    """Where the layer of an environment lies: at its place in the copy, or outside the tree."""
+    relative = inside(installed.prefix, copy.origin)
+    if relative is not None:
+        return copy.top / relative
+    return copy.own / "python" / digest([str(installed.prefix)])[:8]
+
+
+def _copy_version_files(copy: Copy) -> None:
+    """Copy the files that a build has written the version into, which git ignores."""
+    for directory in dict.fromkeys((copy.directory, copy.top)):
+        for path in version_files(directory):
+            source = copy.origin / path.relative_to(copy.top)
+            if source.is_file() and not path.exists() and path.parent.is_dir():
+                shutil.copyfile(source, path)
+
+
+# ---- variables ----
+
+
+def variables(copy: Copy, environment: Mapping[str, str]) -> Mapping[str, str]:
+    found = {}
+    if value := environment.get("PYTHONPATH"):
+        found["PYTHONPATH"] = repointed_list(copy, value)
+    layers = {instead_of: layer for layer, instead_of in _layers(copy)}
+    active = environment.get("VIRTUAL_ENV")
+    if active:
+        found["VIRTUAL_ENV"] = str(layers.get(Path(active), copy.moved(active)))
+    path = environment.get("PATH", os.defpath).split(os.pathsep)
+    found["PATH"] = os.pathsep.join(_programs(copy, layers, path))
+    return {key: value for key, value in found.items() if environment.get(key) != value}
+
+
+def _programs(copy: Copy, layers: Mapping[Path, Path], path: list[str]) -> Iterator[str]:
+    """The directories of programs, with those of a layer instead of the virtual environment's, or before others."""
+    for each in path:
+        layer = next((layer for prefix, layer in layers.items() if Path(each) == prefix / "bin"), None)
+        if layer is not None:
+            yield str(layer / "bin")
+        if layer is None or not (Path(each).parent / "pyvenv.cfg").exists():
+            yield copy.moved(each) if each else each
+
+
+def _layers(copy: Copy) -> Iterator[tuple[Path, Path]]:
+    """The layers outside the tree, each with the prefix of the environment that it replaces."""
+    for record in sorted((copy.own / "python").glob(f"*/{RECORD}")):
+        yield record.parent, Path(json.loads(record.read_text())["instead_of"])
+
+
+# ---- what leads out ----
+
+
+def leads_out(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
+    """Environments in use in the copy that still import from the user's checkout."""
+    used = [*filter(None, map(of_venv, venvs_in(copy.top))), *_linked(copy), *outside(environment)]
+    return list(
+        dict.fromkeys(f"{each.prefix} imports from {copy.origin}" for each in used if leading_to(copy, each))
+    )
+
+
+def _linked(copy: Copy) -> Iterator[Installed]:
+    """Environments that the copy has as a link."""
+    for directory in dict.fromkeys((copy.directory, copy.top)):
+        for entry in os.scandir(directory):
+            if entry.is_symlink() and (found := of_venv(Path(entry.path))) is not None:
+                yield found
+
+
+def reads(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
+    found = []
+    for prefix in [*venvs_in(copy.top), *(layer for layer, _ in _layers(copy))]:
+        if (layer := of_venv(prefix)) is not None:
+            found += [str(site) for site in layer.sites[1:]]
+            found += [str(Path(os.path.realpath(layer.python)).parent.parent)]
+    return list(dict.fromkeys(found))
+
+
+# ---- what cannot be copied ----
+
+
+def compiled(copy: Copy, environment: Mapping[str, str], tracked: frozenset[str]) -> list[str]:
+    """Compiled extensions in the sources that git does not track, so that a copy lacks them."""
+    roots = {
+        root
+        for installed in in_use(copy, environment)
+        for root in import_roots(copy, installed)
+        if root.is_dir()
+    }
+    found = (path for root in roots for path in _compiled_below(root))
+    relative = (inside(path, copy.origin) for path in found)
+    return sorted({str(path) for path in relative if path is not None and str(path) not in tracked})
+
+
+def _compiled_below(root: Path) -> Iterator[Path]:
+    for directory, names, files in os.walk(root):
+        is_venv = "pyvenv.cfg" in files
+        names[:] = (
+            [] if is_venv else [n for n in names if n not in (".git", "node_modules", "build", "__pycache__")]
+        )
+        yield from (Path(directory, each) for each in files if not is_venv and each.endswith(_COMPILED))

@@ -1,0 +1,128 @@
+"""Installs what a copy requires beyond the user's environment: with uv from its lock file, otherwise with pip."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from ralph.environments.base import Copy, Done, NotPrepared, Tools
+from ralph.environments.python_installed import Installed, leading_to, names_of, of_venv
+from ralph.environments.python_layer import make_layer
+from ralph.environments.python_requirements import installed_among, project_at, requirements
+from ralph.environments.shared import digest, made_once
+
+SHARED = "ralph-shared.json"
+"""A file in a shared environment: the copy that its entries lead to, and where it was made."""
+
+
+def changed_requirements(copy: Copy) -> dict[str, str]:
+    """The files that require something else in the copy than in the user's checkout."""
+    if copy.origin == copy.top:
+        return {}
+    now, then = requirements(copy.top), requirements(copy.origin)
+    return {name: part for name, part in now.items() if then.get(name) != part}
+
+
+def own_environment(copy: Copy, installed: Installed, tools: Tools) -> tuple[Copy, Installed]:
+    """An environment with what the copy requires, shared by all copies that require the same.
+
+    Returned with the copy as its entries see it: they lead to the copy that it was made in.
+    """
+    now = requirements(copy.top)
+    key = digest(["python", str(installed.python), installed.version, json.dumps(now, sort_keys=True)])
+    made = copy.own / "installed"
+
+    def make() -> None:
+        shutil.rmtree(made, ignore_errors=True)
+        _install(copy, installed, made, tools)
+        (made / SHARED).write_text(json.dumps({"origin": str(copy.top), "built": str(made)}))
+
+    shared = made_once(tools.cache, key, made, make)
+    found = of_venv(shared)
+    if found is None:
+        raise NotPrepared(f"The environment in {shared} is damaged. Remove it.")
+    origin = Path(json.loads((shared / SHARED).read_text())["origin"])
+    return Copy(copy.top, origin, copy.project, copy.own), found
+
+
+def _install(copy: Copy, installed: Installed, target: Path, tools: Tools) -> None:
+    where = next((each for each in (copy.directory, copy.top) if (each / "uv.lock").is_file()), None)
+    uv = shutil.which("uv", path=tools.environment.get("PATH"))
+    if where is not None and uv is not None:
+        _sync(copy, installed, where, target, tools, uv)
+    else:
+        _pip(copy, installed, target, tools, uv)
+
+
+def _sync(copy: Copy, installed: Installed, where: Path, target: Path, tools: Tools, uv: str) -> None:
+    """Install from uv's lock file: the extras and groups that are installed in the user's environment too."""
+    names, project = names_of(installed), project_at(copy.origin / where.relative_to(copy.top))
+    argv = [uv, "sync", "--frozen", "--python", str(installed.python)]
+    argv += [word for extra in installed_among(project.extras, names) for word in ("--extra", extra)]
+    argv += [word for group in installed_among(project.groups, names) for word in ("--group", group)]
+    argv += ["--all-packages"] if project_at(where).is_workspace else []
+    tools.tell("Dependencies have changed. Running uv sync --frozen for the checks.")
+    variables = {"UV_PROJECT_ENVIRONMENT": str(target), "VIRTUAL_ENV": "", "UV_PYTHON_DOWNLOADS": "never"}
+    _check("uv sync --frozen", tools.run(argv, where, variables))
+
+
+def _pip(copy: Copy, installed: Installed, target: Path, tools: Tools, uv: str | None) -> None:
+    """Install what has changed on top of the user's environment."""
+    make_layer(copy, installed, target, installed.prefix)
+    names, changed = names_of(installed), changed_requirements(copy)
+    words: list[str] = []
+    for name in changed:
+        path = copy.top / name
+        if path.suffix in (".txt", ".in"):
+            words += ["-r", str(path)]
+        elif path.name in ("pyproject.toml", "setup.py", "setup.cfg"):
+            words += _project_words(copy, path.parent, names, words)
+    if not words:
+        return
+    tools.tell("Dependencies have changed. Running pip install for the checks.")
+    _check("pip install", tools.run([*_installer(installed, target, uv), *words], copy.directory))
+
+
+def _project_words(copy: Copy, directory: Path, names: frozenset[str], words: list[str]) -> list[str]:
+    project, then = project_at(directory), project_at(copy.origin / directory.relative_to(copy.top))
+    extras = [name for name in installed_among(then.extras, names) if name in project.extras]
+    target = str(directory) + (f"[{','.join(extras)}]" if extras else "")
+    groups = [each for name in installed_among(then.groups, names) for each in project.groups.get(name, [])]
+    own = ["-e", target] if project.is_package and target not in words else []
+    return own + groups
+
+
+def _installer(installed: Installed, target: Path, uv: str | None) -> list[str]:
+    """The command that installs into the layer: pip of the environment or of its interpreter, or uv."""
+    python = str(target / "bin" / "python")
+    if any((site / "pip").is_dir() for site in installed.sites):
+        return [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-input"]
+    if uv is not None:
+        return [uv, "pip", "install", "-q", "--python", python]
+    return [str(installed.python), "-m", "pip", "--python", python, "install", "-q", "--no-input"]
+
+
+def build_into(copy: Copy, installed: Installed, target: Path, tools: Tools) -> None:
+    """Install the projects whose entries compile on import, as they are in the copy, into its layer."""
+    entries = [entry for entry in leading_to(copy, installed) if entry.builds]
+    if not entries:
+        return
+    uv = shutil.which("uv", path=tools.environment.get("PATH"))
+    backends = {"scikit-build-core", "meson-python"} & names_of(installed)
+    isolation = ["--no-build-isolation"] if backends else []
+    tools.tell("The project's build backend compiles on import. Building it for the checks.")
+    argv = [*_installer(installed, target, uv), "--no-deps", *isolation, str(copy.directory)]
+    _check("pip install", tools.run(argv, copy.directory))
+
+
+def _check(command: str, done: Done) -> None:
+    if done.code == 0:
+        return
+    lines = [line.strip() for line in done.output.splitlines() if line.strip()]
+    last = next(
+        (line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "no output"
+    )
+    raise NotPrepared(
+        f"{command} failed for the copy: {last[:300]}. Set ralph.setup to the command that installs it."
+    )

@@ -1,0 +1,231 @@
+"""An installed Python environment, and what in it leads to the sources of a project."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from ralph.environments.base import Copy, directories, inside
+
+RECORD = "ralph-layer.json"
+"""A file in a layer: the directories with packages that it reads besides its own."""
+
+SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", ".tox", ".nox"})
+
+_PROBE_SECONDS = 20.0
+_PROBE = """
+import json, site, sys, sysconfig
+sites = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+scripts = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", "posix_user")]
+print(json.dumps([sys.prefix, sys.executable, sites, scripts, "%d.%d" % sys.version_info[:2]]))
+"""
+_IMPORTED = re.compile(r"^import\s+([\w.]+)", re.MULTILINE)
+_BUILDERS = ("scikit_build_core", "ScikitBuildRedirectingFinder", "MesonpyMetaFinder", "mesonpy")
+"""Names in the finder of a build backend that compiles on import. It comes before all other finders."""
+
+
+class Installed(Struct, frozen=True):
+    """An environment: its prefix, base interpreter, directories with packages and with scripts, Python version."""
+
+    prefix: Path
+    python: Path
+    sites: tuple[Path, ...]
+    scripts: tuple[Path, ...]
+    version: str
+    skipped: frozenset[str] = frozenset()
+
+    @property
+    def is_venv(self) -> bool:
+        return (self.prefix / "pyvenv.cfg").is_file()
+
+
+class Entry(Struct, frozen=True):
+    """A file or a link in a directory with packages that leads to sources outside of it.
+
+    `builds`: its finder compiles them on import, so the file cannot be re-pointed.
+    """
+
+    path: Path
+    builds: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+
+# ---- finding environments ----
+
+
+def venvs_in(top: Path) -> list[Path]:
+    """The virtual environments in a checkout."""
+    return [each for each in directories(top, SKIPPED) if (each / "pyvenv.cfg").is_file()]
+
+
+def in_use(copy: Copy, environment: Mapping[str, str]) -> list[Installed]:
+    """The environments that commands in the user's checkout use: those in it, the active one, and that on the PATH."""
+    found: dict[Path, Installed] = {}
+    for prefix in venvs_in(copy.origin):
+        if (each := of_venv(prefix)) is not None:
+            found[prefix] = each
+    for each in outside(environment):
+        if inside(each.prefix, copy.origin) is None:
+            found.setdefault(each.prefix, each)
+    return list(found.values())
+
+
+def outside(environment: Mapping[str, str]) -> Iterator[Installed]:
+    """The active environment, and those of the interpreters on the PATH."""
+    if active := environment.get("VIRTUAL_ENV"):
+        found = of_venv(Path(active))
+        if found is not None:
+            yield found
+    for name in ("python3", "python"):
+        program = shutil.which(name, path=environment.get("PATH", os.defpath))
+        if program is not None:
+            prefix = Path(program).parent.parent
+            found = of_venv(prefix) or probed(program)
+            if found is not None:
+                yield found
+
+
+def of_venv(prefix: Path) -> Installed | None:
+    """The virtual environment at a prefix, read without running it; None if there is none."""
+    try:
+        lines = (prefix / "pyvenv.cfg").read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    values = {key.strip().lower(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
+    sites = sorted(prefix.glob("lib/python3*/site-packages"))
+    if not sites or not values.get("home"):
+        return None
+    version = sites[0].parent.name.removeprefix("python")
+    python = next(
+        (
+            each
+            for name in (f"python{version}", "python3", "python")
+            if (each := Path(values["home"], name)).exists()
+        ),
+        Path(values["home"], "python3"),
+    )
+    more, skipped = _recorded(prefix)
+    return Installed(prefix, python, (sites[0], *more), (prefix / "bin",), version, skipped)
+
+
+def _recorded(prefix: Path) -> tuple[tuple[Path, ...], frozenset[str]]:
+    """The directories that a layer reads besides its own, and the entries in them that it skips."""
+    try:
+        record = json.loads((prefix / RECORD).read_text())
+        return tuple(Path(each) for each in record["sites"]), frozenset(record["skipped"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return (), frozenset()
+
+
+@cache
+def probed(program: str) -> Installed | None:
+    """The environment of an interpreter that is not a virtual environment; None if it does not answer."""
+    try:
+        done = subprocess.run(
+            [program, "-I", "-c", _PROBE],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_PROBE_SECONDS,
+            check=True,
+        )
+        prefix, python, sites, scripts, version = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return Installed(
+        Path(prefix),
+        Path(python),
+        tuple(Path(each) for each in sites if os.path.isdir(each)),
+        tuple(Path(each) for each in scripts if each and os.path.isdir(each)),
+        version,
+    )
+
+
+# ---- what leads to a project ----
+
+
+def leading_to(copy: Copy, installed: Installed) -> list[Entry]:
+    """The entries of an environment that lead into the user's checkout."""
+    return [entry for site in installed.sites for entry in _leading(copy, site, installed.skipped)]
+
+
+def _leading(copy: Copy, site: Path, skipped: frozenset[str]) -> Iterator[Entry]:
+    try:
+        entries = list(os.scandir(site))
+    except OSError:
+        return
+    for each in entries:
+        path = Path(each.path)
+        if each.path in skipped:
+            continue
+        if each.is_symlink() and _target_in(copy, site, path):
+            yield Entry(path)
+        elif each.name.endswith((".pth", ".egg-link")):
+            yield from (
+                each for each in _of_path_file(copy, path, read(path)) if str(each.path) not in skipped
+            )
+
+
+def _of_path_file(copy: Copy, path: Path, text: str) -> Iterator[Entry]:
+    """The entry of a `.pth` file, or of the module that it imports."""
+    finders = [path.with_name(f"{name}.py") for name in _IMPORTED.findall(text)]
+    leading = [finder for finder in finders if finder.is_file() and copy.leads_back(read(finder))]
+    builds = any(name in read(finder) for finder in leading for name in _BUILDERS)
+    if builds:
+        yield Entry(path, builds=True)
+        return
+    for finder in leading:
+        yield Entry(finder)
+    if copy.leads_back(text):
+        yield Entry(path)
+
+
+def _target_in(copy: Copy, site: Path, path: Path) -> bool:
+    target = os.path.join(site, os.readlink(path))
+    return inside(target, copy.origin) is not None and inside(target, site) is None
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text(errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def import_roots(copy: Copy, installed: Installed) -> list[Path]:
+    """The directories in the user's checkout that an environment imports from."""
+    found: dict[Path, None] = {}
+    for entry in leading_to(copy, installed):
+        if entry.path.is_symlink():
+            found[Path(os.path.realpath(entry.path))] = None
+            continue
+        for origin in dict.fromkeys((str(copy.origin), os.path.realpath(copy.origin))):
+            for match in re.finditer(rf"{re.escape(origin)}(?![\w.-])[^'\"\n\r:;,)]*", read(entry.path)):
+                found[Path(match[0].strip())] = None
+    return [each for each in found if each.exists()]
+
+
+def names_of(installed: Installed) -> frozenset[str]:
+    """The normalised names of the installed distributions."""
+    return frozenset(
+        normal(entry.name.partition("-")[0])
+        for site in installed.sites
+        if site.is_dir()
+        for entry in os.scandir(site)
+        if entry.name.endswith((".dist-info", ".egg-info"))
+    )
+
+
+def normal(name: str) -> str:
+    """A distribution's name, normalised."""
+    return re.sub(r"[-_.]+", "-", name).lower()
