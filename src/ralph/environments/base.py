@@ -44,7 +44,7 @@ class Copy(Struct, frozen=True):
     def repointed(self, text: str) -> str:
         """A text in which all paths of the user's checkout lead to the copy."""
         for origin in dict.fromkeys((str(self.origin), os.path.realpath(self.origin))):
-            text = re.sub(rf"{re.escape(origin)}(?![\w.-])", lambda _: str(self.top), text)
+            text = re.sub(rf"(?<![\w.-]){re.escape(origin)}(?![\w.-])", lambda _: str(self.top), text)
         return text
 
     def leads_back(self, text: str) -> bool:
@@ -119,7 +119,7 @@ class NotPrepared(Exception):
 def inside(path: str | Path, directory: Path) -> Path | None:
     """The path relative to a directory that contains it, by name or by its real path; None if outside."""
     for each, base in (
-        (Path(path), directory),
+        (Path(os.path.normpath(path)), directory),
         (Path(os.path.realpath(path)), Path(os.path.realpath(directory))),
     ):
         if each.is_relative_to(base):
@@ -141,12 +141,13 @@ def directories(top: Path, skipped: frozenset[str]) -> Iterator[Path]:
             Path(entry.path)
             for each in level
             if each.name not in skipped
-            for entry in _entries(each)
+            for entry in entries_of(each)
             if entry.is_dir(follow_symlinks=False) and entry.name != ".git"
         ]
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def entries_of(directory: Path) -> list[os.DirEntry[str]]:
+    """What lies in a directory, sorted; nothing if it cannot be read."""
     try:
         return sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:
