@@ -3,25 +3,68 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-from ralph.environments.base import Copy, Done, NotPrepared, Tools
-from ralph.environments.python_installed import Installed, leading_to, names_of, of_venv
+from ralph.environments.base import Copy, Done, NotPrepared, Tools, inside
+from ralph.environments.python_installed import (
+    Installed,
+    import_roots,
+    leading_to,
+    names_of,
+    of_venv,
+    read,
+)
 from ralph.environments.python_layer import make_layer
-from ralph.environments.python_requirements import installed_among, project_at, requirements
+from ralph.environments.python_requirements import (
+    installed_among,
+    is_installed_file,
+    project_at,
+    requirements,
+)
 from ralph.environments.shared import digest, made_once
+
+_TELLING = re.compile(r"error\b", re.IGNORECASE)
+_EMPTY = re.compile(
+    r"^(?:note|hint):|subprocess-exited-with-error|metadata-generation-failed|^error: subprocess"
+)
+"""Lines of pip about an error that say nothing about it."""
+
+_PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 SHARED = "ralph-shared.json"
 """A file in a shared environment: the copy that its entries lead to, and where it was made."""
 
 
-def changed_requirements(copy: Copy) -> dict[str, str]:
+def changed_requirements(copy: Copy, installed: Installed) -> dict[str, str]:
     """The files that require something else in the copy than in the user's checkout."""
     if copy.origin == copy.top:
         return {}
-    now, then = requirements(copy.top), requirements(copy.origin)
+    projects = [*_projects(copy, installed)]
+    now, then = requirements(copy.top, projects), requirements(copy.origin, projects)
     return {name: part for name, part in now.items() if then.get(name) != part}
+
+
+def _projects(copy: Copy, installed: Installed) -> list[str]:
+    """The directories of projects whose requirements count: the project, those above it, and what is installed."""
+    project = Path(os.path.normpath(copy.project))
+    above = [str(each) for each in (project, *project.parents)]
+    return list(dict.fromkeys((*above, *installed_projects(copy, installed))))
+
+
+def installed_projects(copy: Copy, installed: Installed) -> list[str]:
+    """The directories of the projects that an environment imports from the user's checkout."""
+    found: dict[str, None] = {}
+    for root in import_roots(copy, installed):
+        relative = inside(root, copy.origin)
+        for each in (relative, *relative.parents) if relative is not None else ():
+            if any((copy.origin / each / name).is_file() for name in _PROJECT_FILES):
+                found[str(each)] = None
+                break
+    return list(found)
 
 
 def own_environment(copy: Copy, installed: Installed, tools: Tools) -> tuple[Copy, Installed]:
@@ -29,7 +72,7 @@ def own_environment(copy: Copy, installed: Installed, tools: Tools) -> tuple[Cop
 
     Returned with the copy as its entries see it: they lead to the copy that it was made in.
     """
-    now = requirements(copy.top)
+    now = requirements(copy.top, _projects(copy, installed))
     key = digest(["python", str(installed.python), installed.version, json.dumps(now, sort_keys=True)])
     made = copy.own / "installed"
 
@@ -70,27 +113,43 @@ def _sync(copy: Copy, installed: Installed, where: Path, target: Path, tools: To
 def _pip(copy: Copy, installed: Installed, target: Path, tools: Tools, uv: str | None) -> None:
     """Install what has changed on top of the user's environment."""
     make_layer(copy, installed, target, installed.prefix)
-    names, changed = names_of(installed), changed_requirements(copy)
-    words: list[str] = []
-    for name in changed:
-        path = copy.top / name
-        if path.suffix in (".txt", ".in"):
-            words += ["-r", str(path)]
-        elif path.name in ("pyproject.toml", "setup.py", "setup.cfg"):
-            words += _project_words(copy, path.parent, names, words)
+    words = _words(copy, installed)
     if not words:
         return
     tools.tell("Dependencies have changed. Running pip install for the checks.")
     _check("pip install", tools.run([*_installer(installed, target, uv), *words], copy.directory))
 
 
-def _project_words(copy: Copy, directory: Path, names: frozenset[str], words: list[str]) -> list[str]:
+def _words(copy: Copy, installed: Installed) -> list[str]:
+    """What pip has to install: changed requirement files that the user has installed, and changed projects."""
+    names, own = names_of(installed), installed_projects(copy, installed)
+    words: dict[tuple[str, ...], None] = {}
+    for name in changed_requirements(copy, installed):
+        path, then = copy.top / name, copy.origin / name
+        if path.suffix in (".txt", ".in"):
+            if is_installed_file(read(then), names):
+                words["-r", str(path)] = None
+        elif path.name in _PROJECT_FILES:
+            is_own = os.path.normpath(os.path.dirname(name)) in own
+            words |= dict.fromkeys(_project_words(copy, path.parent, names, is_own=is_own))
+    return [each for group in words for each in group]
+
+
+def _project_words(
+    copy: Copy, directory: Path, names: frozenset[str], *, is_own: bool
+) -> Iterator[tuple[str, ...]]:
+    """A project that is installed itself, or only what it requires, and the groups and extras that are installed."""
     project, then = project_at(directory), project_at(copy.origin / directory.relative_to(copy.top))
+    if project.problem:
+        raise NotPrepared(f"{directory / 'pyproject.toml'} cannot be read: {project.problem}.")
     extras = [name for name in installed_among(then.extras, names) if name in project.extras]
-    target = str(directory) + (f"[{','.join(extras)}]" if extras else "")
-    groups = [each for name in installed_among(then.groups, names) for each in project.groups.get(name, [])]
-    own = ["-e", target] if project.is_package and target not in words else []
-    return own + groups
+    if is_own:
+        yield "-e", str(directory) + (f"[{','.join(extras)}]" if extras else "")
+    else:
+        yield from ((each,) for each in project.requires)
+        yield from ((each,) for name in extras for each in project.extras[name])
+    for name in installed_among(then.groups, names):
+        yield from ((each,) for each in project.groups.get(name, []))
 
 
 def _installer(installed: Installed, target: Path, uv: str | None) -> list[str]:
@@ -119,10 +178,9 @@ def build_into(copy: Copy, installed: Installed, target: Path, tools: Tools) -> 
 def _check(command: str, done: Done) -> None:
     if done.code == 0:
         return
-    lines = [line.strip() for line in done.output.splitlines() if line.strip()]
-    last = next(
-        (line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "no output"
-    )
+    lines = [line.strip(" ╰─>│×") for line in done.output.splitlines()]
+    telling = [line for line in lines if _TELLING.search(line) and not _EMPTY.search(line)]
+    last = telling[-1] if telling else next((line for line in reversed(lines) if line), "no output")
     raise NotPrepared(
         f"{command} failed for the copy: {last[:300]}. Set ralph.setup to the command that installs it."
     )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from ralph.environments.base import directories, inside
-from ralph.environments.python_installed import SKIPPED, normal, read
+from ralph.environments.base import entries_of, inside
+from ralph.environments.python_installed import normal, read
 
 LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pylock.toml")
 _WHOLE = (*LOCKS, "setup.py", "Pipfile")
@@ -30,17 +31,21 @@ _TOOLS = ("uv", "poetry", "pdm", "flit", "setuptools")
 _VERSION_FILE_KEYS = frozenset({"version_file", "version-file", "write_to", "build-hook-file"})
 
 
-def requirements(top: Path) -> dict[str, str]:
-    """The files of a checkout that say what to install, each with the part that does, by their relative paths."""
-    return {str(path.relative_to(top)): part for path in _files(top) if (part := _part(path, read(path)))}
+def requirements(top: Path, projects: Iterable[str]) -> dict[str, str]:
+    """The files of these projects that say what to install, each with the part that does, by their relative paths."""
+    return {
+        os.path.relpath(path, top): part
+        for project in projects
+        for path in _files(top / project)
+        if (part := _part(path, read(path)))
+    }
 
 
-def _files(top: Path) -> Iterator[Path]:
-    for directory in directories(top, SKIPPED):
-        if (directory / "pyvenv.cfg").is_file():
-            continue
-        for path in sorted(directory.iterdir()):
-            is_known = path.name in (*_WHOLE, "pyproject.toml", "setup.cfg") or _is_requirements(path)
+def _files(directory: Path) -> Iterator[Path]:
+    for each in (directory, directory / "requirements"):
+        for entry in entries_of(each):
+            path = Path(entry.path)
+            is_known = entry.name in (*_WHOLE, "pyproject.toml", "setup.cfg") or _is_requirements(path)
             if is_known and path.is_file():
                 yield path
 
@@ -62,7 +67,7 @@ def _part(path: Path, text: str) -> str:
 def _of_pyproject(text: str) -> str:
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
     project, tools = _table(data, "project"), _table(data, "tool")
     kept = {
@@ -75,45 +80,54 @@ def _of_pyproject(text: str) -> str:
 
 
 class Project(Struct, frozen=True):
-    """A project's own requirements: its extras and dependency groups, each with the names it lists."""
+    """A project's own requirements, also its extras and dependency groups, each with what it lists."""
 
+    requires: list[str]
     extras: dict[str, list[str]]
     groups: dict[str, list[str]]
-    is_package: bool
     is_workspace: bool
+    problem: str = ""
 
 
 def project_at(directory: Path) -> Project:
-    """The project in a directory. What cannot be read counts as absent."""
-    text = read(directory / "pyproject.toml")
+    """The project in a directory. What cannot be read counts as absent, with the problem."""
+    text, problem = read(directory / "pyproject.toml"), ""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        data = {}
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        data, problem = {}, str(error)
     uv = _table(_table(data, "tool"), "uv")
-    extras = _table(_table(data, "project"), "optional-dependencies")
+    project = _table(data, "project")
+    extras = _table(project, "optional-dependencies")
     return Project(
+        _strings(project.get("dependencies")),
         {name: _strings(value) for name, value in extras.items()},
         {name: _strings(value) for name, value in _table(data, "dependency-groups").items()},
-        "build-system" in data or "project" in data or (directory / "setup.py").is_file(),
         "workspace" in uv,
+        problem,
     )
 
 
 def installed_among(listed: dict[str, list[str]], names: frozenset[str]) -> list[str]:
     """The extras or groups of which everything is installed."""
-    return [
-        name
-        for name, requires in listed.items()
-        if requires and {normal(re.split(r"[^\w.-]", each.strip())[0]) for each in requires} <= names
-    ]
+    return [name for name, requires in listed.items() if requires and _are_installed(requires, names)]
+
+
+def _are_installed(requires: Iterable[str], names: frozenset[str]) -> bool:
+    return {normal(re.split(r"[^\w.-]", each.strip())[0]) for each in requires} <= names
+
+
+def is_installed_file(text: str, names: frozenset[str]) -> bool:
+    """Whether everything that a requirements file lists is installed."""
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return _are_installed((line for line in lines if re.match(r"\w", line) and "/" not in line), names)
 
 
 def version_files(directory: Path) -> list[Path]:
     """The files that a build writes the version into, by the project's `pyproject.toml`."""
     try:
         data = tomllib.loads(read(directory / "pyproject.toml"))
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return []
     found = (directory / value for value in _values(_table(data, "tool"), _VERSION_FILE_KEYS))
     return [path for path in found if path.suffix == ".py" and inside(path, directory) is not None]
