@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ralph.environments.base import Copy, Tools, inside, repointed_list
+from ralph.environments.base import Copy, Tools, entries_of, inside, repointed_list
 from ralph.environments.python_install import build_into, changed_requirements, own_environment
 from ralph.environments.python_installed import (
     RECORD,
@@ -18,9 +18,10 @@ from ralph.environments.python_installed import (
     leading_to,
     of_venv,
     outside,
+    read,
     venvs_in,
 )
-from ralph.environments.python_layer import is_untouched, make_layer
+from ralph.environments.python_layer import is_half_made, is_untouched, make_layer
 from ralph.environments.python_requirements import version_files
 from ralph.environments.shared import digest
 
@@ -53,10 +54,9 @@ def prepare(copy: Copy, tools: Tools) -> None:
     if not needed:
         return
     _copy_version_files(copy)
-    is_changed = bool(changed_requirements(copy))
     for installed in needed:
-        layer = _layer_of(copy, installed)
-        if is_changed and is_untouched(layer, installed.prefix):
+        layer, is_changed = _layer_of(copy, installed), bool(changed_requirements(copy, installed))
+        if is_half_made(layer) or (is_changed and is_untouched(layer, installed.prefix)):
             shutil.rmtree(layer)
         if not os.path.lexists(layer):
             _make(copy, installed, layer, tools, is_changed=is_changed)
@@ -65,8 +65,12 @@ def prepare(copy: Copy, tools: Tools) -> None:
 def _make(copy: Copy, installed: Installed, layer: Path, tools: Tools, *, is_changed: bool) -> None:
     """Make one layer, over a shared environment if the copy requires something else than the user's checkout."""
     seen, below = own_environment(copy, installed, tools) if is_changed else (copy, installed)
-    make_layer(seen, below, layer, installed.prefix)
-    build_into(seen, below, layer, tools)
+    try:
+        make_layer(seen, below, layer, installed.prefix)
+        build_into(seen, below, layer, tools)
+    except BaseException:
+        shutil.rmtree(layer, ignore_errors=True)
+        raise
 
 
 def _needed(copy: Copy, environment: Mapping[str, str]) -> list[Installed]:
@@ -102,14 +106,27 @@ def variables(copy: Copy, environment: Mapping[str, str]) -> Mapping[str, str]:
     if active:
         found["VIRTUAL_ENV"] = str(layers.get(Path(active), copy.moved(active)))
     path = environment.get("PATH", os.defpath).split(os.pathsep)
-    found["PATH"] = os.pathsep.join(_programs(copy, layers, path))
+    found["PATH"] = os.pathsep.join(_programs(copy, _by_directory(layers, environment), path))
+    if layers or any((venv / RECORD).is_file() for venv in venvs_in(copy.top)):
+        found["PYTHONDONTWRITEBYTECODE"] = (
+            "1"  # Python would write that of packages into the user's environment
+        )
     return {key: value for key, value in found.items() if environment.get(key) != value}
+
+
+def _by_directory(layers: Mapping[Path, Path], environment: Mapping[str, str]) -> dict[Path, Path]:
+    """The layers by the directories with the programs that they replace."""
+    found = {prefix / "bin": layer for prefix, layer in layers.items()}
+    for installed in outside(environment) if layers else ():
+        if installed.prefix in layers:
+            found |= dict.fromkeys(installed.scripts, layers[installed.prefix])
+    return found
 
 
 def _programs(copy: Copy, layers: Mapping[Path, Path], path: list[str]) -> Iterator[str]:
     """The directories of programs, with those of a layer instead of the virtual environment's, or before others."""
     for each in path:
-        layer = next((layer for prefix, layer in layers.items() if Path(each) == prefix / "bin"), None)
+        layer = layers.get(Path(each))
         if layer is not None:
             yield str(layer / "bin")
         if layer is None or not (Path(each).parent / "pyvenv.cfg").exists():
@@ -119,7 +136,8 @@ def _programs(copy: Copy, layers: Mapping[Path, Path], path: list[str]) -> Itera
 def _layers(copy: Copy) -> Iterator[tuple[Path, Path]]:
     """The layers outside the tree, each with the prefix of the environment that it replaces."""
     for record in sorted((copy.own / "python").glob(f"*/{RECORD}")):
-        yield record.parent, Path(json.loads(record.read_text())["instead_of"])
+        if text := read(record):  # it is empty while the layer is made
+            yield record.parent, Path(json.loads(text)["instead_of"])
 
 
 # ---- what leads out ----
@@ -136,7 +154,7 @@ def leads_out(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
 def _linked(copy: Copy) -> Iterator[Installed]:
     """Environments that the copy has as a link."""
     for directory in dict.fromkeys((copy.directory, copy.top)):
-        for entry in os.scandir(directory):
+        for entry in entries_of(directory):
             if entry.is_symlink() and (found := of_venv(Path(entry.path))) is not None:
                 yield found
 

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.environments.base import Copy, directories, inside
 
@@ -90,10 +91,10 @@ def outside(environment: Mapping[str, str]) -> Iterator[Installed]:
     for name in ("python3", "python"):
         program = shutil.which(name, path=environment.get("PATH", os.defpath))
         if program is not None:
-            prefix = Path(program).parent.parent
-            found = of_venv(prefix) or probed(program)
+            directory = Path(program).parent
+            found = of_venv(directory.parent) or probed(program, tuple(sorted(environment.items())))
             if found is not None:
-                yield found
+                yield replace(found, scripts=tuple(dict.fromkeys((*found.scripts, directory))))
 
 
 def of_venv(prefix: Path) -> Installed | None:
@@ -129,11 +130,16 @@ def _recorded(prefix: Path) -> tuple[tuple[Path, ...], frozenset[str]]:
 
 
 @cache
-def probed(program: str) -> Installed | None:
-    """The environment of an interpreter that is not a virtual environment; None if it does not answer."""
+def probed(program: str, environment: tuple[tuple[str, str], ...]) -> Installed | None:
+    """The environment of an interpreter that is not a virtual environment; None if it does not answer.
+
+    Packages of the user (`pip install --user`) are part of it.
+    """
     try:
         done = subprocess.run(
-            [program, "-I", "-c", _PROBE],
+            [program, "-c", _PROBE],
+            cwd="/",
+            env=dict(environment),
             capture_output=True,
             stdin=subprocess.DEVNULL,
             timeout=_PROBE_SECONDS,
@@ -156,43 +162,73 @@ def probed(program: str) -> Installed | None:
 
 def leading_to(copy: Copy, installed: Installed) -> list[Entry]:
     """The entries of an environment that lead into the user's checkout."""
-    return [entry for site in installed.sites for entry in _leading(copy, site, installed.skipped)]
+    entries = (entry for site in installed.sites for entry in _leading(copy, installed, site))
+    return [entry for entry in entries if str(entry.path) not in installed.skipped]
 
 
-def _leading(copy: Copy, site: Path, skipped: frozenset[str]) -> Iterator[Entry]:
+def _leading(copy: Copy, installed: Installed, site: Path) -> Iterator[Entry]:
     try:
         entries = list(os.scandir(site))
     except OSError:
         return
     for each in entries:
         path = Path(each.path)
-        if each.path in skipped:
+        if each.path in installed.skipped:
             continue
-        if each.is_symlink() and _target_in(copy, site, path):
-            yield Entry(path)
+        if each.is_symlink():
+            if _is_source(copy, installed, os.path.join(site, os.readlink(path))):
+                yield Entry(path)
         elif each.name.endswith((".pth", ".egg-link")):
-            yield from (
-                each for each in _of_path_file(copy, path, read(path)) if str(each.path) not in skipped
-            )
+            yield from _of_path_file(copy, installed, path)
 
 
-def _of_path_file(copy: Copy, path: Path, text: str) -> Iterator[Entry]:
-    """The entry of a `.pth` file, or of the module that it imports."""
+def _of_path_file(copy: Copy, installed: Installed, path: Path) -> Iterator[Entry]:
+    """The entry of a `.pth` file, and of the modules that it imports."""
+    text = read(path)
     finders = [path.with_name(f"{name}.py") for name in _IMPORTED.findall(text)]
-    leading = [finder for finder in finders if finder.is_file() and copy.leads_back(read(finder))]
+    leading = [finder for finder in finders if finder.is_file() and leads_back(copy, read(finder))]
     builds = any(name in read(finder) for finder in leading for name in _BUILDERS)
     if builds:
         yield Entry(path, builds=True)
         return
     for finder in leading:
         yield Entry(finder)
-    if copy.leads_back(text):
+    if leading or any(
+        leads_back(copy, line) if target is None else _is_source(copy, installed, target)
+        for line, target in lines_of(path, text)
+    ):
         yield Entry(path)
 
 
-def _target_in(copy: Copy, site: Path, path: Path) -> bool:
-    target = os.path.join(site, os.readlink(path))
-    return inside(target, copy.origin) is not None and inside(target, site) is None
+_LITERAL = re.compile(r"""(?P<quote>['"])(?P<path>/[^'"\\\n]*)(?P=quote)""")
+
+
+def repointed(copy: Copy, text: str) -> str:
+    """A text with the paths of the user's checkout led to the copy, also strings with a path through a link to it."""
+    return _LITERAL.sub(
+        lambda found: found["quote"] + copy.moved(found["path"]) + found["quote"], copy.repointed(text)
+    )
+
+
+def leads_back(copy: Copy, text: str) -> bool:
+    return repointed(copy, text) != text
+
+
+def lines_of(path: Path, text: str) -> list[tuple[str, str | None]]:
+    """The lines of a `.pth` file, each with the path that it adds; None if it adds none."""
+    return [
+        (line, os.path.normpath(os.path.join(path.parent, line)) if _is_path(line) else None)
+        for line in map(str.rstrip, text.splitlines())
+    ]
+
+
+def _is_path(line: str) -> bool:
+    return bool(line.strip()) and "\0" not in line and not line.startswith(("#", "import ", "import\t"))
+
+
+def _is_source(copy: Copy, installed: Installed, target: str) -> bool:
+    """Whether a path lies in the user's checkout, but not in the environment itself."""
+    return inside(target, copy.origin) is not None and inside(target, installed.prefix) is None
 
 
 def read(path: Path) -> str:
@@ -209,8 +245,12 @@ def import_roots(copy: Copy, installed: Installed) -> list[Path]:
         if entry.path.is_symlink():
             found[Path(os.path.realpath(entry.path))] = None
             continue
+        text = read(entry.path)
+        for _, target in lines_of(entry.path, text) if entry.name.endswith(".pth") else []:
+            if target is not None and inside(target, copy.origin) is not None:
+                found[Path(target)] = None
         for origin in dict.fromkeys((str(copy.origin), os.path.realpath(copy.origin))):
-            for match in re.finditer(rf"{re.escape(origin)}(?![\w.-])[^'\"\n\r:;,)]*", read(entry.path)):
+            for match in re.finditer(rf"{re.escape(origin)}(?![\w.-])[^'\"\n\r:;,)]*", text):
                 found[Path(match[0].strip())] = None
     return [each for each in found if each.exists()]
 

@@ -11,8 +11,19 @@ import re
 import shutil
 from pathlib import Path
 
-from ralph.environments.base import Copy
-from ralph.environments.python_installed import RECORD, Entry, Installed, leading_to, read
+from ralph.environments.base import Copy, entries_of
+from ralph.environments.python_installed import (
+    RECORD,
+    Entry,
+    Installed,
+    leading_to,
+    lines_of,
+    read,
+    repointed,
+)
+
+_LINKS = "__editable__"
+"""In the name of a directory of links to sources."""
 
 LONGEST_SHEBANG = 127
 """Longer first lines are cut off by some kernels."""
@@ -44,6 +55,7 @@ def make_layer(copy: Copy, below: Installed, target: Path, instead_of: Path) -> 
     """
     site = target / "lib" / f"python{below.version}" / "site-packages"
     site.mkdir(parents=True, exist_ok=True)
+    (target / RECORD).touch()
     (target / ".gitignore").write_text("*\n")
     entries = leading_to(copy, below)
     skipped = {str(entry.path) for entry in entries} | set(below.skipped)
@@ -60,7 +72,7 @@ def make_layer(copy: Copy, below: Installed, target: Path, instead_of: Path) -> 
         "below": str(below.prefix),
         "instead_of": str(instead_of),
     }
-    (target / RECORD).write_text(json.dumps(record))  # last: without it, the layer is not complete
+    (target / RECORD).write_text(json.dumps(record))  # last: while it is empty, the layer is not complete
 
 
 def _repoint(copy: Copy, entry: Entry, site: Path) -> None:
@@ -69,9 +81,56 @@ def _repoint(copy: Copy, entry: Entry, site: Path) -> None:
     if target.is_symlink() or target.exists():
         return
     if entry.path.is_symlink():
-        target.symlink_to(copy.moved(os.path.realpath(entry.path)))
+        _link(copy, entry, target)
+    elif entry.name.endswith(".pth"):
+        lines = lines_of(entry.path, read(entry.path))
+        _write(target, "".join(f"{_moved_line(copy, line, path, site)}\n" for line, path in lines))
     else:
-        _write(target, copy.repointed(read(entry.path)))
+        _write(target, repointed(copy, read(entry.path)))
+
+
+def _link(copy: Copy, entry: Entry, target: Path) -> None:
+    """A link to the copy. What the copy lacks must not be imported through the link of the environment below."""
+    source = copy.moved(os.path.realpath(entry.path))
+    if os.path.exists(source):
+        target.symlink_to(source)
+    else:
+        name = entry.name.removesuffix(".py")
+        _write(
+            target.with_name(f"{name}.py"),
+            f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n",
+        )
+
+
+def _moved_line(copy: Copy, line: str, path: str | None, site: Path) -> str:
+    if path is None:
+        return repointed(copy, line)
+    moved = copy.moved(path)
+    if _LINKS in os.path.basename(path) and not os.path.lexists(moved):
+        moved = str(site / os.path.basename(path))
+        _link_sources(copy, Path(path), Path(moved))
+    return moved
+
+
+def _link_sources(copy: Copy, links: Path, target: Path) -> None:
+    """Make the directory of links to sources that setuptools has made for a strict editable install."""
+    target.mkdir(exist_ok=True)
+    for each in links.iterdir() if links.is_dir() else []:
+        sources = _sources(each)
+        if len(sources) == 1:
+            (target / each.name).symlink_to(copy.moved(sources.pop()))
+        elif each.is_dir():
+            _link_sources(copy, each, target / each.name)
+
+
+def _sources(path: Path) -> set[str]:
+    """What a link leads to, or the directories that the links below a directory are in, as deep as they are."""
+    if path.is_symlink() or not path.is_dir():
+        return {os.path.realpath(path)} if path.is_symlink() else set()
+    below = ((each, source) for each in path.iterdir() for source in _sources(each))
+    return {
+        os.path.dirname(source) if os.path.basename(source) == each.name else source for each, source in below
+    }
 
 
 def _write_config(below: Installed, target: Path) -> None:
@@ -92,9 +151,18 @@ def is_untouched(layer: Path, below: Path) -> bool:
     """Whether a layer lies directly over this environment, with nothing installed into it since."""
     try:
         record = json.loads((layer / RECORD).read_text())
-    except (OSError, ValueError):
+        is_over = bool(record["below"] == str(below))
+    except (OSError, ValueError, KeyError, TypeError):
         return False
-    return bool(record["below"] == str(below)) and not any(layer.glob("lib/*/site-packages/*.dist-info"))
+    return is_over and not any(layer.glob("lib/*/site-packages/*.dist-info"))
+
+
+def is_half_made(layer: Path) -> bool:
+    """Whether Ralph was killed while it made a layer."""
+    try:
+        return (layer / RECORD).stat().st_size == 0
+    except OSError:
+        return False
 
 
 # ---- programs ----
@@ -109,7 +177,7 @@ def _make_programs(copy: Copy, below: Installed, target: Path) -> None:
         if not link.is_symlink():
             link.symlink_to(below.python)
     for directory in below.scripts:
-        for each in sorted(os.scandir(directory), key=lambda entry: entry.name):
+        for each in entries_of(directory):
             if each.is_file() and not os.path.lexists(programs / each.name) and not _is_python(each.name):
                 _make_program(copy, below, Path(each.path), target)
 
@@ -147,10 +215,10 @@ def _relocated(copy: Copy, below: Installed, text: str, target: Path) -> str:
         prefixes = dict.fromkeys((str(below.prefix), os.path.realpath(below.prefix), _built_at(below.prefix)))
         for prefix in filter(None, prefixes):
             text = re.sub(rf"{re.escape(prefix)}(?![\w.-])", lambda _: str(target), text)
-        return text
+        return repointed(copy, text)
     first, newline, rest = text.partition("\n")
-    names = [below.python, below.python.with_name("python3"), below.python.with_name("python")]
-    if any(first.split(" -")[0].strip() == f"#!{name}" for name in names):
+    interpreter = Path(first.removeprefix("#!").split(" -")[0].strip())
+    if interpreter.parent == below.python.parent and _is_python(interpreter.name):
         return f"#!{target / 'bin' / 'python'}{newline}{rest}"
     return text
 
