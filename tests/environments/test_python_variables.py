@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -68,7 +69,8 @@ def test_an_active_environment_outside_the_tree(made: Place, tmp_path: Path) -> 
             output([shutil.which(argv[0], path=environment["PATH"]) or "", *argv[1:]], made.top, environment)
             == f"copy {layer}"
         )
-    assert python.reads(made.copy, environment)[0] == str(site_of(venv))
+    user = made.environment(PATH=path, VIRTUAL_ENV=str(venv))
+    assert python.reads(made.copy, user) == [str(site_of(venv)), str(BASE.resolve().parent.parent)]
     assert not python.leads_out(made.copy, environment)
     assert hashes(venv) == before
 
@@ -94,6 +96,19 @@ def test_an_active_environment_of_another_project(made: Place, tmp_path: Path) -
     assert not python.detect(made.copy, environment)
     made.prepare(PATH=path, VIRTUAL_ENV=str(venv))
     assert prepare.variables(made.copy, environment) == environment
+
+
+def test_a_link_to_an_environment_elsewhere(made: Place, tmp_path: Path) -> None:
+    """The user's `.venv` is a link: the copy gets a layer at its place."""
+    shutil.rmtree(made.venv)
+    venv = make_venv(tmp_path / "envs" / "app")
+    made.venv.symlink_to(venv)
+    path_line(site_of(venv), made.source)
+    program(venv, "tool", f"#!{venv}/bin/python\n{REPORT}\n")
+    before = hashes(venv)
+    made.prepare()
+    assert output([str(made.layer / "bin" / "tool")], made.top, made.environment()) == f"copy {made.layer}"
+    assert hashes(venv) == before
 
 
 def test_two_environments_in_the_tree(made: Place) -> None:
@@ -191,6 +206,20 @@ def test_an_active_environment_gets_its_layer_before_setup(made: Place, tmp_path
     assert not made.layer.exists()
     python.prepare_active(made.copy, made.tools(VIRTUAL_ENV=str(made.venv)))
     assert (made.layer / RECORD).is_file()
+
+
+def test_an_agent_cannot_add_to_what_is_read(made: Place, tmp_path: Path) -> None:
+    """What it writes into an environment of its worktree does not open other directories of the user."""
+    path_line(made.site, made.source)
+    made.prepare()
+    expected = python.reads(made.copy, made.environment())
+    secret = tmp_path / "secret" / "lib" / "python3.11" / "site-packages"
+    secret.mkdir(parents=True)
+    for venv in (made.layer, made.top / "forged"):
+        site_of(venv).mkdir(parents=True, exist_ok=True)
+        (venv / "pyvenv.cfg").write_text(f"home = {tmp_path}/secret/bin\n")
+        (venv / RECORD).write_text(json.dumps({"sites": [str(secret)], "skipped": []}))
+    assert python.reads(made.copy, made.environment()) == expected
 
 
 # ---- finding things ----

@@ -106,7 +106,10 @@ class Ecosystem(Protocol):
         """What still leads from the copy back to the user's checkout, for the user to read."""
 
     def reads(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
-        """Directories outside the copy that its commands read."""
+        """Directories outside the copy that its commands read, with the user's `environment`.
+
+        Nothing in a worktree may add to them: its agent can have written it.
+        """
 
 
 class NotPrepared(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ralph.environments import python
-from ralph.environments.base import Copy, Tools
+from ralph.environments.base import Copy, NotPrepared, Tools
 from ralph.environments.registry import ECOSYSTEMS
 
 _SETUP = "setup"
@@ -22,11 +22,16 @@ def is_needed(copy: Copy, environment: Mapping[str, str], setup: str) -> bool:
 
 def prepare(copy: Copy, tools: Tools, setup: str, run_setup: Callable[[str], None]) -> None:
     """Run the user's setup command unless it was run in this copy before, then make what is still missing."""
+    given = {} if copy.own.exists() else python.given(copy, tools.environment)
     copy.own.mkdir(parents=True, exist_ok=True)
     if setup and not _was_run(copy.own, setup):
         python.prepare_active(copy, tools)
         run_setup(setup)
         (copy.own / _SETUP).write_text(_hash(setup))
+    if kept := sorted(given.items() & python.given(copy, tools.environment).items()):
+        raise NotPrepared(
+            f"{kept[0][0]} is in git, in place of the environment in {copy.origin}. Remove it: git rm -r {kept[0][0]}"
+        )
     for each in ECOSYSTEMS:
         if each.detect(copy, tools.environment):
             each.prepare(copy, tools)
@@ -61,5 +66,5 @@ def leads_out(copy: Copy, environment: Mapping[str, str]) -> list[str]:
 
 
 def reads(copy: Copy, environment: Mapping[str, str]) -> list[str]:
-    """Directories outside a prepared copy that its commands read."""
+    """Directories outside a prepared copy that its commands read. `environment`: the user's, not that of the copy."""
     return [path for each in ECOSYSTEMS for path in each.reads(copy, environment)]

@@ -8,14 +8,20 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ralph.environments.base import Copy, Tools, entries_of, inside, repointed_list
-from ralph.environments.python_install import build_into, changed_requirements, own_environment
+from ralph.environments.base import Copy, Tools, inside, repointed_list
+from ralph.environments.python_install import (
+    build_into,
+    changed_requirements,
+    is_shared,
+    own_environment,
+)
 from ralph.environments.python_installed import (
     RECORD,
     Installed,
     import_roots,
     in_use,
     leading_to,
+    linked_venvs,
     of_venv,
     outside,
     read,
@@ -60,6 +66,25 @@ def prepare(copy: Copy, tools: Tools) -> None:
             shutil.rmtree(layer)
         if not os.path.lexists(layer):
             _make(copy, installed, layer, tools, is_changed=is_changed)
+
+
+def given(copy: Copy, environment: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    """What lies where layers belong, by its relative path, to recognise it later."""
+    found = {}
+    for installed in _needed(copy, environment):
+        path = _layer_of(copy, installed)
+        if (
+            os.path.lexists(path)
+            and path.is_relative_to(copy.top)
+            and not _is_same_link(path, installed.prefix)
+        ):
+            status = os.lstat(path)
+            found[str(path.relative_to(copy.top))] = (status.st_dev, status.st_ino)
+    return found
+
+
+def _is_same_link(path: Path, other: Path) -> bool:
+    return path.is_symlink() and other.is_symlink() and os.readlink(path) == os.readlink(other)
 
 
 def _make(copy: Copy, installed: Installed, layer: Path, tools: Tools, *, is_changed: bool) -> None:
@@ -145,27 +170,24 @@ def _layers(copy: Copy) -> Iterator[tuple[Path, Path]]:
 
 def leads_out(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
     """Environments in use in the copy that still import from the user's checkout."""
-    used = [*filter(None, map(of_venv, venvs_in(copy.top))), *_linked(copy), *outside(environment)]
+    venvs = [*venvs_in(copy.top), *linked_venvs(copy.top, copy.project)]
+    used = [*filter(None, map(of_venv, venvs)), *outside(environment)]
     return list(
         dict.fromkeys(f"{each.prefix} imports from {copy.origin}" for each in used if leading_to(copy, each))
     )
 
 
-def _linked(copy: Copy) -> Iterator[Installed]:
-    """Environments that the copy has as a link."""
-    for directory in dict.fromkeys((copy.directory, copy.top)):
-        for entry in entries_of(directory):
-            if entry.is_symlink() and (found := of_venv(Path(entry.path))) is not None:
-                yield found
-
-
 def reads(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
-    found = []
+    """The user's environments and the shared ones below layers. What else a copy names, an agent may have written."""
+    found: dict[str, None] = {}
+    for each in _needed(copy, environment):
+        found |= dict.fromkeys(map(str, each.sites))
+        found[str(Path(os.path.realpath(each.python)).parent.parent)] = None
     for prefix in [*venvs_in(copy.top), *(layer for layer, _ in _layers(copy))]:
-        if (layer := of_venv(prefix)) is not None:
-            found += [str(site) for site in layer.sites[1:]]
-            found += [str(Path(os.path.realpath(layer.python)).parent.parent)]
-    return list(dict.fromkeys(found))
+        layer = of_venv(prefix)
+        sites = [Path(os.path.realpath(site)) for site in layer.sites] if layer is not None else []
+        found |= dict.fromkeys(str(site) for site in sites if is_shared(site))
+    return [path for path in found if path != "/"]
 
 
 # ---- what cannot be copied ----

@@ -89,6 +89,11 @@ def own_environment(copy: Copy, installed: Installed, tools: Tools) -> tuple[Cop
     return Copy(copy.top, origin, copy.project, copy.own), found
 
 
+def is_shared(site: Path) -> bool:
+    """Whether a directory with packages belongs to a shared environment."""
+    return len(site.parents) > 2 and (site.parents[2] / SHARED).is_file()
+
+
 def _install(copy: Copy, installed: Installed, target: Path, tools: Tools) -> None:
     where = next((each for each in (copy.directory, copy.top) if (each / "uv.lock").is_file()), None)
     uv = shutil.which("uv", path=tools.environment.get("PATH"))

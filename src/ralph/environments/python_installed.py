@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ralph.environments.base import Copy, directories, inside
+from ralph.environments.base import Copy, directories, entries_of, inside
 
 RECORD = "ralph-layer.json"
 """A file in a layer: the directories with packages that it reads besides its own."""
@@ -70,10 +70,20 @@ def venvs_in(top: Path) -> list[Path]:
     return [each for each in directories(top, SKIPPED) if (each / "pyvenv.cfg").is_file()]
 
 
+def linked_venvs(top: Path, project: str) -> list[Path]:
+    """The links to virtual environments in the project's directory and at the top."""
+    return [
+        Path(entry.path)
+        for directory in dict.fromkeys((Path(os.path.normpath(top / project)), top))
+        for entry in entries_of(directory)
+        if entry.is_symlink() and os.path.isfile(os.path.join(entry.path, "pyvenv.cfg"))
+    ]
+
+
 def in_use(copy: Copy, environment: Mapping[str, str]) -> list[Installed]:
     """The environments that commands in the user's checkout use: those in it, the active one, and that on the PATH."""
     found: dict[Path, Installed] = {}
-    for prefix in venvs_in(copy.origin):
+    for prefix in [*venvs_in(copy.origin), *linked_venvs(copy.origin, copy.project)]:
         if (each := of_venv(prefix)) is not None:
             found[prefix] = each
     for each in outside(environment):

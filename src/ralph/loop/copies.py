@@ -53,7 +53,7 @@ class Preparer(Struct, frozen=True):
         def watch(seconds: float, idle: float) -> Ended | None:
             return Ended.INTERRUPTED if self.warden.wakeup.count else None
 
-        reads = prepare.reads(self.copy, environment)
+        reads = prepare.reads(self.copy, self.base)
         with opened_directory(str(directory)) as opened:
             inside = self.confinement.check(
                 argv, environment, str(directory), str(self.whole or ""), reads=reads
@@ -163,15 +163,14 @@ class Copies:
             plan.setup
         )
         environment = prepare.variables(copy, base)
-        reads, leads = prepare.reads(copy, environment), prepare.leads_out(copy, environment)
+        reads, leads = prepare.reads(copy, base), prepare.leads_out(copy, environment)
         return CheckCopy(whole, copy, environment, tuple(reads), tuple(leads), written)
 
 
 def environment_of(plan: Plan, worktree: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
     """The variables for commands in a worktree, and the directories outside of it that they read."""
-    copy = worktree_copy(plan, worktree)
-    environment = prepare.variables(copy, child_environment({}))
-    return environment, tuple(prepare.reads(copy, environment))
+    copy, base = worktree_copy(plan, worktree), child_environment({})
+    return prepare.variables(copy, base), tuple(prepare.reads(copy, base))
 
 
 def worktree_copy(plan: Plan, worktree: Repository) -> Copy:
