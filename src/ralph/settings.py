@@ -207,7 +207,7 @@ class WorkSettings(_Base, frozen=True):
     setup: Annotated[
         str,
         says(
-            "Command run with `sh -c` in every new worktree, for example `npm ci` or"
+            "Command run with `sh -c` in every new worktree and clean copy, for example `npm ci` or"
             " `git submodule update --init`."
         ),
     ] = ""
