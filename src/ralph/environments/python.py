@@ -172,9 +172,8 @@ def leads_out(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
     """Environments in use in the copy that still import from the user's checkout."""
     venvs = [*venvs_in(copy.top), *linked_venvs(copy.top, copy.project)]
     used = [*filter(None, map(of_venv, venvs)), *outside(environment)]
-    return list(
-        dict.fromkeys(f"{each.prefix} imports from {copy.origin}" for each in used if leading_to(copy, each))
-    )
+    leading = dict.fromkeys(each.prefix for each in used if leading_to(copy, each))
+    return [f"{inside(prefix, copy.top) or prefix} imports from {copy.origin}" for prefix in leading]
 
 
 def reads(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:

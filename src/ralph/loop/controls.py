@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ralph.environments.base import Copy, inside
 from ralph.environments.registry import SOURCES
 from ralph.loop.copies import CheckCopy
 from ralph.protection.protect import simple_commands, tests_among
 
 UNPARSABLE = b")]} made unparsable for a moment by Ralph, to see whether this check notices\n"
+
+_WORD = re.compile(r"(?:(?<![\w./~-])~)?/[^\s`=:;,|&<>(){}\[\]$]*")
+"""What looks like an absolute path in a command."""
 
 _UTILITIES = frozenset(
     [
@@ -67,8 +73,15 @@ def leads_of(copy: CheckCopy, command: str) -> list[str]:
     """What leads a command from the copy to the user's checkout, if it may run code."""
     if not _runs_code(command):
         return []
-    named = [f"the command names {copy.copy.origin}"] if copy.copy.leads_back(command) else []
+    named = [f"the command names {copy.copy.origin}"] if _names(copy.copy, command) else []
     return [*copy.leads, *named]
+
+
+def _names(copy: Copy, command: str) -> bool:
+    """Whether a command names the user's checkout, also below the home directory or through a link."""
+    plain = os.path.expandvars(command.replace('"', "").replace("'", ""))
+    words = (os.path.expanduser(word) for word in _WORD.findall(plain))
+    return copy.leads_back(command) or any(inside(word, copy.origin) is not None for word in words)
 
 
 def _runs_code(command: str) -> bool:
@@ -87,22 +100,26 @@ def to_break(copy: CheckCopy, changed: Collection[str]) -> list[str]:
 @contextmanager
 def broken(copy: CheckCopy, names: Sequence[str]) -> Iterator[None]:
     """Make files of a copy unparsable."""
-    kept: dict[Path, bytes] = {}
+    kept: dict[Path, tuple[bytes, tuple[int, int]]] = {}
     try:
         for name in names:
             path = copy.copy.top / name
             if path.is_file() and not path.is_symlink():
-                kept[path] = path.read_bytes()
+                status = path.stat()
+                kept[path] = path.read_bytes(), (status.st_atime_ns, status.st_mtime_ns)
                 path.write_bytes(UNPARSABLE)
         yield
     finally:
-        for path, data in kept.items():
+        for path, (data, times) in kept.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+            os.utime(path, ns=times)  # otherwise it would count as rewritten by the check
 
 
 def not_shown(leads: Sequence[str]) -> str:
     """Why a check does not count."""
     return (
-        f"It looks at other code: {leads[0]}, and the check stayed green when the changed code was made unparsable."
-        " Set ralph.setup to the command that installs the project in a copy."
+        f"It looks at other code: {leads[0]}.\n"
+        "It stayed green when the changed code was made unparsable.\n"
+        "Set ralph.setup to the command that installs the project in a copy."
     )
