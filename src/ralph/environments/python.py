@@ -17,7 +17,7 @@ from ralph.environments.python_install import (
 )
 from ralph.environments.python_installed import (
     RECORD,
-    Installed,
+    PythonEnvironment,
     import_roots,
     in_use,
     leading_to,
@@ -41,7 +41,7 @@ def detect(copy: Copy, environment: Mapping[str, str]) -> bool:
     return bool(_needed(copy, environment))
 
 
-def _is_needed(copy: Copy, installed: Installed) -> bool:
+def _is_needed(copy: Copy, installed: PythonEnvironment) -> bool:
     """Whether an environment lies in the user's checkout or leads there."""
     return inside(installed.prefix, copy.origin) is not None or bool(leading_to(copy, installed))
 
@@ -87,7 +87,7 @@ def _is_same_link(path: Path, other: Path) -> bool:
     return path.is_symlink() and other.is_symlink() and os.readlink(path) == os.readlink(other)
 
 
-def _make(copy: Copy, installed: Installed, layer: Path, tools: Tools, *, is_changed: bool) -> None:
+def _make(copy: Copy, installed: PythonEnvironment, layer: Path, tools: Tools, *, is_changed: bool) -> None:
     """Make one layer, over a shared environment if the copy requires something else than the user's checkout."""
     seen, below = own_environment(copy, installed, tools) if is_changed else (copy, installed)
     try:
@@ -98,11 +98,11 @@ def _make(copy: Copy, installed: Installed, layer: Path, tools: Tools, *, is_cha
         raise
 
 
-def _needed(copy: Copy, environment: Mapping[str, str]) -> list[Installed]:
+def _needed(copy: Copy, environment: Mapping[str, str]) -> list[PythonEnvironment]:
     return [each for each in in_use(copy, environment) if _is_needed(copy, each)]
 
 
-def _layer_of(copy: Copy, installed: Installed) -> Path:
+def _layer_of(copy: Copy, installed: PythonEnvironment) -> Path:
     """Where the layer of an environment lies: at its place in the copy, or outside the tree."""
     relative = inside(installed.prefix, copy.origin)
     if relative is not None:

@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ralph.environments.base import Copy, Done, NotPrepared, Tools, inside
+from ralph.environments.base import Copy, ToolOutput, NotPrepared, Tools, inside
 from ralph.environments.python_installed import (
-    Installed,
+    PythonEnvironment,
     import_roots,
     leading_to,
     names_of,
@@ -39,7 +39,7 @@ SHARED = "ralph-shared.json"
 """A file in a shared environment: the copy that its entries lead to, and where it was made."""
 
 
-def changed_requirements(copy: Copy, installed: Installed) -> dict[str, str]:
+def changed_requirements(copy: Copy, installed: PythonEnvironment) -> dict[str, str]:
     """The files that require something else in the copy than in the user's checkout."""
     if copy.origin == copy.top:
         return {}
@@ -48,14 +48,14 @@ def changed_requirements(copy: Copy, installed: Installed) -> dict[str, str]:
     return {name: part for name, part in now.items() if then.get(name) != part}
 
 
-def _projects(copy: Copy, installed: Installed) -> list[str]:
+def _projects(copy: Copy, installed: PythonEnvironment) -> list[str]:
     """The directories of projects whose requirements count: the project, those above it, and what is installed."""
     project = Path(os.path.normpath(copy.project))
     above = [str(each) for each in (project, *project.parents)]
     return list(dict.fromkeys((*above, *installed_projects(copy, installed))))
 
 
-def installed_projects(copy: Copy, installed: Installed) -> list[str]:
+def installed_projects(copy: Copy, installed: PythonEnvironment) -> list[str]:
     """The directories of the projects that an environment imports from the user's checkout."""
     found: dict[str, None] = {}
     for root in import_roots(copy, installed):
@@ -67,7 +67,7 @@ def installed_projects(copy: Copy, installed: Installed) -> list[str]:
     return list(found)
 
 
-def own_environment(copy: Copy, installed: Installed, tools: Tools) -> tuple[Copy, Installed]:
+def own_environment(copy: Copy, installed: PythonEnvironment, tools: Tools) -> tuple[Copy, PythonEnvironment]:
     """An environment with what the copy requires, shared by all copies that require the same.
 
     Returned with the copy as its entries see it: they lead to the copy that it was made in.
@@ -94,7 +94,7 @@ def is_shared(site: Path) -> bool:
     return len(site.parents) > 2 and (site.parents[2] / SHARED).is_file()
 
 
-def _install(copy: Copy, installed: Installed, target: Path, tools: Tools) -> None:
+def _install(copy: Copy, installed: PythonEnvironment, target: Path, tools: Tools) -> None:
     where = next((each for each in (copy.directory, copy.top) if (each / "uv.lock").is_file()), None)
     uv = shutil.which("uv", path=tools.environment.get("PATH"))
     if where is not None and uv is not None:
@@ -103,7 +103,7 @@ def _install(copy: Copy, installed: Installed, target: Path, tools: Tools) -> No
         _pip(copy, installed, target, tools, uv)
 
 
-def _sync(copy: Copy, installed: Installed, where: Path, target: Path, tools: Tools, uv: str) -> None:
+def _sync(copy: Copy, installed: PythonEnvironment, where: Path, target: Path, tools: Tools, uv: str) -> None:
     """Install from uv's lock file: the extras and groups that are installed in the user's environment too."""
     names, project = names_of(installed), project_at(copy.origin / where.relative_to(copy.top))
     argv = [uv, "sync", "--frozen", "--python", str(installed.python)]
@@ -115,7 +115,7 @@ def _sync(copy: Copy, installed: Installed, where: Path, target: Path, tools: To
     _check("uv sync --frozen", tools.run(argv, where, variables))
 
 
-def _pip(copy: Copy, installed: Installed, target: Path, tools: Tools, uv: str | None) -> None:
+def _pip(copy: Copy, installed: PythonEnvironment, target: Path, tools: Tools, uv: str | None) -> None:
     """Install what has changed on top of the user's environment."""
     make_layer(copy, installed, target, installed.prefix)
     words = _words(copy, installed)
@@ -125,7 +125,7 @@ def _pip(copy: Copy, installed: Installed, target: Path, tools: Tools, uv: str |
     _check("pip install", tools.run([*_installer(installed, target, uv), *words], copy.directory))
 
 
-def _words(copy: Copy, installed: Installed) -> list[str]:
+def _words(copy: Copy, installed: PythonEnvironment) -> list[str]:
     """What pip has to install: changed requirement files that the user has installed, and changed projects."""
     names, own = names_of(installed), installed_projects(copy, installed)
     words: dict[tuple[str, ...], None] = {}
@@ -157,7 +157,7 @@ def _project_words(
         yield from ((each,) for each in project.groups.get(name, []))
 
 
-def _installer(installed: Installed, target: Path, uv: str | None) -> list[str]:
+def _installer(installed: PythonEnvironment, target: Path, uv: str | None) -> list[str]:
     """The command that installs into the layer: pip of the environment or of its interpreter, or uv."""
     python = str(target / "bin" / "python")
     if any((site / "pip").is_dir() for site in installed.sites):
@@ -167,7 +167,7 @@ def _installer(installed: Installed, target: Path, uv: str | None) -> list[str]:
     return [str(installed.python), "-m", "pip", "--python", python, "install", "-q", "--no-input"]
 
 
-def build_into(copy: Copy, installed: Installed, target: Path, tools: Tools) -> None:
+def build_into(copy: Copy, installed: PythonEnvironment, target: Path, tools: Tools) -> None:
     """Install the projects whose entries compile on import, as they are in the copy, into its layer."""
     entries = [entry for entry in leading_to(copy, installed) if entry.builds]
     if not entries:
@@ -180,7 +180,7 @@ def build_into(copy: Copy, installed: Installed, target: Path, tools: Tools) -> 
     _check("pip install", tools.run(argv, copy.directory))
 
 
-def _check(command: str, done: Done) -> None:
+def _check(command: str, done: ToolOutput) -> None:
     if done.code == 0:
         return
     lines = [line.strip(" ╰─>│×") for line in done.output.splitlines()]

@@ -33,7 +33,7 @@ _BUILDERS = ("scikit_build_core", "ScikitBuildRedirectingFinder", "MesonpyMetaFi
 """Names in the finder of a build backend that compiles on import. It comes before all other finders."""
 
 
-class Installed(Struct, frozen=True):
+class PythonEnvironment(Struct, frozen=True):
     """An environment: its prefix, base interpreter, directories with packages and with scripts, Python version."""
 
     prefix: Path
@@ -48,7 +48,7 @@ class Installed(Struct, frozen=True):
         return (self.prefix / "pyvenv.cfg").is_file()
 
 
-class Entry(Struct, frozen=True):
+class Lead(Struct, frozen=True):
     """A file or a link in a directory with packages that leads to sources outside of it.
 
     `builds`: its finder compiles them on import, so the file cannot be re-pointed.
@@ -80,9 +80,9 @@ def linked_venvs(top: Path, project: str) -> list[Path]:
     ]
 
 
-def in_use(copy: Copy, environment: Mapping[str, str]) -> list[Installed]:
+def in_use(copy: Copy, environment: Mapping[str, str]) -> list[PythonEnvironment]:
     """The environments that commands in the user's checkout use: those in it, the active one, and that on the PATH."""
-    found: dict[Path, Installed] = {}
+    found: dict[Path, PythonEnvironment] = {}
     for prefix in [*venvs_in(copy.origin), *linked_venvs(copy.origin, copy.project)]:
         if (each := of_venv(prefix)) is not None:
             found[prefix] = each
@@ -92,7 +92,7 @@ def in_use(copy: Copy, environment: Mapping[str, str]) -> list[Installed]:
     return list(found.values())
 
 
-def outside(environment: Mapping[str, str]) -> Iterator[Installed]:
+def outside(environment: Mapping[str, str]) -> Iterator[PythonEnvironment]:
     """The active environment, and those of the interpreters on the PATH."""
     if active := environment.get("VIRTUAL_ENV"):
         found = of_venv(Path(active))
@@ -107,7 +107,7 @@ def outside(environment: Mapping[str, str]) -> Iterator[Installed]:
                 yield replace(found, scripts=tuple(dict.fromkeys((*found.scripts, directory))))
 
 
-def of_venv(prefix: Path) -> Installed | None:
+def of_venv(prefix: Path) -> PythonEnvironment | None:
     """The virtual environment at a prefix, read without running it; None if there is none."""
     try:
         lines = (prefix / "pyvenv.cfg").read_text().splitlines()
@@ -127,7 +127,7 @@ def of_venv(prefix: Path) -> Installed | None:
         Path(values["home"], "python3"),
     )
     more, skipped = _recorded(prefix)
-    return Installed(prefix, python, (sites[0], *more), (prefix / "bin",), version, skipped)
+    return PythonEnvironment(prefix, python, (sites[0], *more), (prefix / "bin",), version, skipped)
 
 
 def _recorded(prefix: Path) -> tuple[tuple[Path, ...], frozenset[str]]:
@@ -140,7 +140,7 @@ def _recorded(prefix: Path) -> tuple[tuple[Path, ...], frozenset[str]]:
 
 
 @cache
-def probed(program: str, environment: tuple[tuple[str, str], ...]) -> Installed | None:
+def probed(program: str, environment: tuple[tuple[str, str], ...]) -> PythonEnvironment | None:
     """The environment of an interpreter that is not a virtual environment; None if it does not answer.
 
     Packages of the user (`pip install --user`) are part of it.
@@ -158,7 +158,7 @@ def probed(program: str, environment: tuple[tuple[str, str], ...]) -> Installed 
         prefix, python, sites, scripts, version = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    return Installed(
+    return PythonEnvironment(
         Path(prefix),
         Path(python),
         tuple(Path(each) for each in sites if os.path.isdir(each)),
@@ -170,13 +170,13 @@ def probed(program: str, environment: tuple[tuple[str, str], ...]) -> Installed 
 # ---- what leads to a project ----
 
 
-def leading_to(copy: Copy, installed: Installed) -> list[Entry]:
+def leading_to(copy: Copy, installed: PythonEnvironment) -> list[Lead]:
     """The entries of an environment that lead into the user's checkout."""
     entries = (entry for site in installed.sites for entry in _leading(copy, installed, site))
     return [entry for entry in entries if str(entry.path) not in installed.skipped]
 
 
-def _leading(copy: Copy, installed: Installed, site: Path) -> Iterator[Entry]:
+def _leading(copy: Copy, installed: PythonEnvironment, site: Path) -> Iterator[Lead]:
     try:
         entries = list(os.scandir(site))
     except OSError:
@@ -187,27 +187,27 @@ def _leading(copy: Copy, installed: Installed, site: Path) -> Iterator[Entry]:
             continue
         if each.is_symlink():
             if _is_source(copy, installed, os.path.join(site, os.readlink(path))):
-                yield Entry(path)
+                yield Lead(path)
         elif each.name.endswith((".pth", ".egg-link")):
             yield from _of_path_file(copy, installed, path)
 
 
-def _of_path_file(copy: Copy, installed: Installed, path: Path) -> Iterator[Entry]:
+def _of_path_file(copy: Copy, installed: PythonEnvironment, path: Path) -> Iterator[Lead]:
     """The entry of a `.pth` file, and of the modules that it imports."""
     text = read(path)
     finders = [path.with_name(f"{name}.py") for name in _IMPORTED.findall(text)]
     leading = [finder for finder in finders if finder.is_file() and leads_back(copy, read(finder))]
     builds = any(name in read(finder) for finder in leading for name in _BUILDERS)
     if builds:
-        yield Entry(path, builds=True)
+        yield Lead(path, builds=True)
         return
     for finder in leading:
-        yield Entry(finder)
+        yield Lead(finder)
     if leading or any(
         leads_back(copy, line) if target is None else _is_source(copy, installed, target)
         for line, target in lines_of(path, text)
     ):
-        yield Entry(path)
+        yield Lead(path)
 
 
 _LITERAL = re.compile(r"""(?P<quote>['"])(?P<path>/[^'"\\\n]*)(?P=quote)""")
@@ -236,7 +236,7 @@ def _is_path(line: str) -> bool:
     return bool(line.strip()) and "\0" not in line and not line.startswith(("#", "import ", "import\t"))
 
 
-def _is_source(copy: Copy, installed: Installed, target: str) -> bool:
+def _is_source(copy: Copy, installed: PythonEnvironment, target: str) -> bool:
     """Whether a path lies in the user's checkout, but not in the environment itself."""
     return inside(target, copy.origin) is not None and inside(target, installed.prefix) is None
 
@@ -248,7 +248,7 @@ def read(path: Path) -> str:
         return ""
 
 
-def import_roots(copy: Copy, installed: Installed) -> list[Path]:
+def import_roots(copy: Copy, installed: PythonEnvironment) -> list[Path]:
     """The directories in the user's checkout that an environment imports from."""
     found: dict[Path, None] = {}
     for entry in leading_to(copy, installed):
@@ -265,7 +265,7 @@ def import_roots(copy: Copy, installed: Installed) -> list[Path]:
     return [each for each in found if each.exists()]
 
 
-def names_of(installed: Installed) -> frozenset[str]:
+def names_of(installed: PythonEnvironment) -> frozenset[str]:
     """The normalised names of the installed distributions."""
     return frozenset(
         normal(entry.name.partition("-")[0])

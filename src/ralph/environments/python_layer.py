@@ -14,8 +14,8 @@ from pathlib import Path
 from ralph.environments.base import Copy, entries_of
 from ralph.environments.python_installed import (
     RECORD,
-    Entry,
-    Installed,
+    Lead,
+    PythonEnvironment,
     leading_to,
     lines_of,
     read,
@@ -48,7 +48,7 @@ for _site in _record["sites"]:
 '''.replace("NAME", RECORD)
 
 
-def make_layer(copy: Copy, below: Installed, target: Path, instead_of: Path) -> None:
+def make_layer(copy: Copy, below: PythonEnvironment, target: Path, instead_of: Path) -> None:
     """Make a layer for a copy at `target`, which its commands use instead of the user's environment at `instead_of`.
 
     Entries of build backends that compile on import are left out.
@@ -75,7 +75,7 @@ def make_layer(copy: Copy, below: Installed, target: Path, instead_of: Path) -> 
     (target / RECORD).write_text(json.dumps(record))  # last: while it is empty, the layer is not complete
 
 
-def _repoint(copy: Copy, entry: Entry, site: Path) -> None:
+def _repoint(copy: Copy, entry: Lead, site: Path) -> None:
     """Put an entry that leads to the copy into the layer."""
     target = site / entry.name
     if target.is_symlink() or target.exists():
@@ -89,7 +89,7 @@ def _repoint(copy: Copy, entry: Entry, site: Path) -> None:
         _write(target, repointed(copy, read(entry.path)))
 
 
-def _link(copy: Copy, entry: Entry, target: Path) -> None:
+def _link(copy: Copy, entry: Lead, target: Path) -> None:
     """A link to the copy. What the copy lacks must not be imported through the link of the environment below."""
     source = copy.moved(os.path.realpath(entry.path))
     if os.path.exists(source):
@@ -133,7 +133,7 @@ def _sources(path: Path) -> set[str]:
     }
 
 
-def _write_config(below: Installed, target: Path) -> None:
+def _write_config(below: PythonEnvironment, target: Path) -> None:
     """The configuration of the virtual environment: the interpreter of the one below, without its packages."""
     lines = [
         f"home = {below.python.parent}",
@@ -168,7 +168,7 @@ def is_half_made(layer: Path) -> bool:
 # ---- programs ----
 
 
-def _make_programs(copy: Copy, below: Installed, target: Path) -> None:
+def _make_programs(copy: Copy, below: PythonEnvironment, target: Path) -> None:
     """The interpreter under its usual names, and the programs of the environment, run by this interpreter."""
     programs = target / "bin"
     programs.mkdir(exist_ok=True)
@@ -186,7 +186,7 @@ def _is_python(name: str) -> bool:
     return re.fullmatch(r"(python|pypy)[\d.]*t?", name) is not None
 
 
-def _make_program(copy: Copy, below: Installed, program: Path, target: Path) -> None:
+def _make_program(copy: Copy, below: PythonEnvironment, program: Path, target: Path) -> None:
     """A script with the paths of the layer; a binary is called where it is.
 
     Of an environment that holds more than Python, only scripts of its interpreter.
@@ -209,7 +209,7 @@ def _make_program(copy: Copy, below: Installed, program: Path, target: Path) -> 
     shutil.copymode(program, made)
 
 
-def _relocated(copy: Copy, below: Installed, text: str, target: Path) -> str:
+def _relocated(copy: Copy, below: PythonEnvironment, text: str, target: Path) -> str:
     """A script with the paths of the environment below replaced by those of the layer."""
     if below.is_venv:
         prefixes = dict.fromkeys((str(below.prefix), os.path.realpath(below.prefix), _built_at(below.prefix)))

@@ -79,7 +79,7 @@ def _of_pyproject(text: str) -> str:
     return json.dumps(kept, sort_keys=True, default=str) if any(kept.values()) else ""
 
 
-class Project(Struct, frozen=True):
+class PythonProject(Struct, frozen=True):
     """A project's own requirements, also its extras and dependency groups, each with what it lists."""
 
     requires: list[str]
@@ -89,7 +89,7 @@ class Project(Struct, frozen=True):
     problem: str = ""
 
 
-def project_at(directory: Path) -> Project:
+def project_at(directory: Path) -> PythonProject:
     """The project in a directory. What cannot be read counts as absent, with the problem."""
     text, problem = read(directory / "pyproject.toml"), ""
     try:
@@ -99,7 +99,7 @@ def project_at(directory: Path) -> Project:
     uv = _table(_table(data, "tool"), "uv")
     project = _table(data, "project")
     extras = _table(project, "optional-dependencies")
-    return Project(
+    return PythonProject(
         _strings(project.get("dependencies")),
         {name: _strings(value) for name, value in extras.items()},
         {name: _strings(value) for name, value in _table(data, "dependency-groups").items()},

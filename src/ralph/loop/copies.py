@@ -14,7 +14,7 @@ from msgspec import Struct
 from ralph.core.events import Notice
 from ralph.core.model import Ended, Plan
 from ralph.environments import prepare
-from ralph.environments.base import Copy, Done, NotPrepared
+from ralph.environments.base import Copy, ToolOutput, NotPrepared
 from ralph.errors import RalphError
 from ralph.loop.confinement import Confinement
 from ralph.loop.run_context import RunContext, Tell
@@ -46,7 +46,7 @@ class Preparer(Struct, frozen=True):
     def tell(self, text: str) -> None:
         self.tell_user(Notice(text))
 
-    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> Done:
+    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> ToolOutput:
         merged = {**self.environment, **variables}
         environment = {name: value for name, value in merged.items() if value}
 
@@ -63,7 +63,7 @@ class Preparer(Struct, frozen=True):
         if done.exit.ended is Ended.INTERRUPTED:
             raise KeyboardInterrupt
         output = done.problem or (done.err + done.out).decode(errors="replace")
-        return Done(done.exit.code, output.strip())
+        return ToolOutput(done.exit.code, output.strip())
 
     def prepare(self, setup: str) -> None:
         """Give the copy its environment. Raises an error that says what to do if that is impossible."""
