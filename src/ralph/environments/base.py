@@ -52,7 +52,7 @@ class Copy(Struct, frozen=True):
         return self.repointed(text) != text
 
 
-class Done(Struct, frozen=True):
+class ToolOutput(Struct, frozen=True):
     """A command of an ecosystem that has ended, with its output. No code: it could not be started or was stopped."""
 
     code: int | None
@@ -71,7 +71,7 @@ class Tools(Protocol):
     @property
     def environment(self) -> Mapping[str, str]: ...
 
-    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> Done:
+    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> ToolOutput:
         """Run a command, in the sandbox if there is one, with these variables in addition to `environment`.
 
         It can write in the copy and in `own`, so what goes to the cache is made there first.

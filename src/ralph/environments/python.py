@@ -12,7 +12,7 @@ from ralph.environments.base import Copy, Tools, inside, repointed_list
 from ralph.environments.python_install import build_into, changed_requirements, own_environment
 from ralph.environments.python_installed import (
     RECORD,
-    Installed,
+    PythonEnvironment,
     import_roots,
     in_use,
     leading_to,
@@ -34,7 +34,7 @@ def detect(copy: Copy, environment: Mapping[str, str]) -> bool:
     return bool(_needed(copy, environment))
 
 
-def _is_needed(copy: Copy, installed: Installed) -> bool:
+def _is_needed(copy: Copy, installed: PythonEnvironment) -> bool:
     """Whether an environment lies in the user's checkout or leads there."""
     return inside(installed.prefix, copy.origin) is not None or bool(leading_to(copy, installed))
 
@@ -62,18 +62,18 @@ def prepare(copy: Copy, tools: Tools) -> None:
             _make(copy, installed, layer, tools, is_changed=is_changed)
 
 
-def _make(copy: Copy, installed: Installed, layer: Path, tools: Tools, *, is_changed: bool) -> None:
+def _make(copy: Copy, installed: PythonEnvironment, layer: Path, tools: Tools, *, is_changed: bool) -> None:
     """Make one layer, over a shared environment if the copy requires something else than the user's checkout."""
     seen, below = own_environment(copy, installed, tools) if is_changed else (copy, installed)
     make_layer(seen, below, layer, installed.prefix)
     build_into(seen, below, layer, tools)
 
 
-def _needed(copy: Copy, environment: Mapping[str, str]) -> list[Installed]:
+def _needed(copy: Copy, environment: Mapping[str, str]) -> list[PythonEnvironment]:
     return [each for each in in_use(copy, environment) if _is_needed(copy, each)]
 
 
-def _layer_of(copy: Copy, installed: Installed) -> Path:
+def _layer_of(copy: Copy, installed: PythonEnvironment) -> Path:
     """Where the layer of an environment lies: at its place in the copy, or outside the tree."""
     relative = inside(installed.prefix, copy.origin)
     if relative is not None:
@@ -133,7 +133,7 @@ def leads_out(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
     )
 
 
-def _linked(copy: Copy) -> Iterator[Installed]:
+def _linked(copy: Copy) -> Iterator[PythonEnvironment]:
     """Environments that the copy has as a link."""
     for directory in dict.fromkeys((copy.directory, copy.top)):
         for entry in os.scandir(directory):

@@ -6,8 +6,8 @@ import json
 import shutil
 from pathlib import Path
 
-from ralph.environments.base import Copy, Done, NotPrepared, Tools
-from ralph.environments.python_installed import Installed, leading_to, names_of, of_venv
+from ralph.environments.base import Copy, NotPrepared, ToolOutput, Tools
+from ralph.environments.python_installed import PythonEnvironment, leading_to, names_of, of_venv
 from ralph.environments.python_layer import make_layer
 from ralph.environments.python_requirements import installed_among, project_at, requirements
 from ralph.environments.shared import digest, made_once
@@ -24,7 +24,7 @@ def changed_requirements(copy: Copy) -> dict[str, str]:
     return {name: part for name, part in now.items() if then.get(name) != part}
 
 
-def own_environment(copy: Copy, installed: Installed, tools: Tools) -> tuple[Copy, Installed]:
+def own_environment(copy: Copy, installed: PythonEnvironment, tools: Tools) -> tuple[Copy, PythonEnvironment]:
     """An environment with what the copy requires, shared by all copies that require the same.
 
     Returned with the copy as its entries see it: they lead to the copy that it was made in.
@@ -46,7 +46,7 @@ def own_environment(copy: Copy, installed: Installed, tools: Tools) -> tuple[Cop
     return Copy(copy.top, origin, copy.project, copy.own), found
 
 
-def _install(copy: Copy, installed: Installed, target: Path, tools: Tools) -> None:
+def _install(copy: Copy, installed: PythonEnvironment, target: Path, tools: Tools) -> None:
     where = next((each for each in (copy.directory, copy.top) if (each / "uv.lock").is_file()), None)
     uv = shutil.which("uv", path=tools.environment.get("PATH"))
     if where is not None and uv is not None:
@@ -55,7 +55,7 @@ def _install(copy: Copy, installed: Installed, target: Path, tools: Tools) -> No
         _pip(copy, installed, target, tools, uv)
 
 
-def _sync(copy: Copy, installed: Installed, where: Path, target: Path, tools: Tools, uv: str) -> None:
+def _sync(copy: Copy, installed: PythonEnvironment, where: Path, target: Path, tools: Tools, uv: str) -> None:
     """Install from uv's lock file: the extras and groups that are installed in the user's environment too."""
     names, project = names_of(installed), project_at(copy.origin / where.relative_to(copy.top))
     argv = [uv, "sync", "--frozen", "--python", str(installed.python)]
@@ -67,7 +67,7 @@ def _sync(copy: Copy, installed: Installed, where: Path, target: Path, tools: To
     _check("uv sync --frozen", tools.run(argv, where, variables))
 
 
-def _pip(copy: Copy, installed: Installed, target: Path, tools: Tools, uv: str | None) -> None:
+def _pip(copy: Copy, installed: PythonEnvironment, target: Path, tools: Tools, uv: str | None) -> None:
     """Install what has changed on top of the user's environment."""
     make_layer(copy, installed, target, installed.prefix)
     names, changed = names_of(installed), changed_requirements(copy)
@@ -93,7 +93,7 @@ def _project_words(copy: Copy, directory: Path, names: frozenset[str], words: li
     return own + groups
 
 
-def _installer(installed: Installed, target: Path, uv: str | None) -> list[str]:
+def _installer(installed: PythonEnvironment, target: Path, uv: str | None) -> list[str]:
     """The command that installs into the layer: pip of the environment or of its interpreter, or uv."""
     python = str(target / "bin" / "python")
     if any((site / "pip").is_dir() for site in installed.sites):
@@ -103,7 +103,7 @@ def _installer(installed: Installed, target: Path, uv: str | None) -> list[str]:
     return [str(installed.python), "-m", "pip", "--python", python, "install", "-q", "--no-input"]
 
 
-def build_into(copy: Copy, installed: Installed, target: Path, tools: Tools) -> None:
+def build_into(copy: Copy, installed: PythonEnvironment, target: Path, tools: Tools) -> None:
     """Install the projects whose entries compile on import, as they are in the copy, into its layer."""
     entries = [entry for entry in leading_to(copy, installed) if entry.builds]
     if not entries:
@@ -116,7 +116,7 @@ def build_into(copy: Copy, installed: Installed, target: Path, tools: Tools) -> 
     _check("pip install", tools.run(argv, copy.directory))
 
 
-def _check(command: str, done: Done) -> None:
+def _check(command: str, done: ToolOutput) -> None:
     if done.code == 0:
         return
     lines = [line.strip() for line in done.output.splitlines() if line.strip()]

@@ -32,7 +32,7 @@ _BUILDERS = ("scikit_build_core", "ScikitBuildRedirectingFinder", "MesonpyMetaFi
 """Names in the finder of a build backend that compiles on import. It comes before all other finders."""
 
 
-class Installed(Struct, frozen=True):
+class PythonEnvironment(Struct, frozen=True):
     """An environment: its prefix, base interpreter, directories with packages and with scripts, Python version."""
 
     prefix: Path
@@ -47,7 +47,7 @@ class Installed(Struct, frozen=True):
         return (self.prefix / "pyvenv.cfg").is_file()
 
 
-class Entry(Struct, frozen=True):
+class Lead(Struct, frozen=True):
     """A file or a link in a directory with packages that leads to sources outside of it.
 
     `builds`: its finder compiles them on import, so the file cannot be re-pointed.
@@ -69,9 +69,9 @@ def venvs_in(top: Path) -> list[Path]:
     return [each for each in directories(top, SKIPPED) if (each / "pyvenv.cfg").is_file()]
 
 
-def in_use(copy: Copy, environment: Mapping[str, str]) -> list[Installed]:
+def in_use(copy: Copy, environment: Mapping[str, str]) -> list[PythonEnvironment]:
     """The environments that commands in the user's checkout use: those in it, the active one, and that on the PATH."""
-    found: dict[Path, Installed] = {}
+    found: dict[Path, PythonEnvironment] = {}
     for prefix in venvs_in(copy.origin):
         if (each := of_venv(prefix)) is not None:
             found[prefix] = each
@@ -81,7 +81,7 @@ def in_use(copy: Copy, environment: Mapping[str, str]) -> list[Installed]:
     return list(found.values())
 
 
-def outside(environment: Mapping[str, str]) -> Iterator[Installed]:
+def outside(environment: Mapping[str, str]) -> Iterator[PythonEnvironment]:
     """The active environment, and those of the interpreters on the PATH."""
     if active := environment.get("VIRTUAL_ENV"):
         found = of_venv(Path(active))
@@ -96,7 +96,7 @@ def outside(environment: Mapping[str, str]) -> Iterator[Installed]:
                 yield found
 
 
-def of_venv(prefix: Path) -> Installed | None:
+def of_venv(prefix: Path) -> PythonEnvironment | None:
     """The virtual environment at a prefix, read without running it; None if there is none."""
     try:
         lines = (prefix / "pyvenv.cfg").read_text().splitlines()
@@ -116,7 +116,7 @@ def of_venv(prefix: Path) -> Installed | None:
         Path(values["home"], "python3"),
     )
     more, skipped = _recorded(prefix)
-    return Installed(prefix, python, (sites[0], *more), (prefix / "bin",), version, skipped)
+    return PythonEnvironment(prefix, python, (sites[0], *more), (prefix / "bin",), version, skipped)
 
 
 def _recorded(prefix: Path) -> tuple[tuple[Path, ...], frozenset[str]]:
@@ -129,7 +129,7 @@ def _recorded(prefix: Path) -> tuple[tuple[Path, ...], frozenset[str]]:
 
 
 @cache
-def probed(program: str) -> Installed | None:
+def probed(program: str) -> PythonEnvironment | None:
     """The environment of an interpreter that is not a virtual environment; None if it does not answer."""
     try:
         done = subprocess.run(
@@ -142,7 +142,7 @@ def probed(program: str) -> Installed | None:
         prefix, python, sites, scripts, version = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    return Installed(
+    return PythonEnvironment(
         Path(prefix),
         Path(python),
         tuple(Path(each) for each in sites if os.path.isdir(each)),
@@ -154,12 +154,12 @@ def probed(program: str) -> Installed | None:
 # ---- what leads to a project ----
 
 
-def leading_to(copy: Copy, installed: Installed) -> list[Entry]:
+def leading_to(copy: Copy, installed: PythonEnvironment) -> list[Lead]:
     """The entries of an environment that lead into the user's checkout."""
     return [entry for site in installed.sites for entry in _leading(copy, site, installed.skipped)]
 
 
-def _leading(copy: Copy, site: Path, skipped: frozenset[str]) -> Iterator[Entry]:
+def _leading(copy: Copy, site: Path, skipped: frozenset[str]) -> Iterator[Lead]:
     try:
         entries = list(os.scandir(site))
     except OSError:
@@ -169,25 +169,25 @@ def _leading(copy: Copy, site: Path, skipped: frozenset[str]) -> Iterator[Entry]
         if each.path in skipped:
             continue
         if each.is_symlink() and _target_in(copy, site, path):
-            yield Entry(path)
+            yield Lead(path)
         elif each.name.endswith((".pth", ".egg-link")):
             yield from (
                 each for each in _of_path_file(copy, path, read(path)) if str(each.path) not in skipped
             )
 
 
-def _of_path_file(copy: Copy, path: Path, text: str) -> Iterator[Entry]:
+def _of_path_file(copy: Copy, path: Path, text: str) -> Iterator[Lead]:
     """The entry of a `.pth` file, or of the module that it imports."""
     finders = [path.with_name(f"{name}.py") for name in _IMPORTED.findall(text)]
     leading = [finder for finder in finders if finder.is_file() and copy.leads_back(read(finder))]
     builds = any(name in read(finder) for finder in leading for name in _BUILDERS)
     if builds:
-        yield Entry(path, builds=True)
+        yield Lead(path, builds=True)
         return
     for finder in leading:
-        yield Entry(finder)
+        yield Lead(finder)
     if copy.leads_back(text):
-        yield Entry(path)
+        yield Lead(path)
 
 
 def _target_in(copy: Copy, site: Path, path: Path) -> bool:
@@ -202,7 +202,7 @@ def read(path: Path) -> str:
         return ""
 
 
-def import_roots(copy: Copy, installed: Installed) -> list[Path]:
+def import_roots(copy: Copy, installed: PythonEnvironment) -> list[Path]:
     """The directories in the user's checkout that an environment imports from."""
     found: dict[Path, None] = {}
     for entry in leading_to(copy, installed):
@@ -215,7 +215,7 @@ def import_roots(copy: Copy, installed: Installed) -> list[Path]:
     return [each for each in found if each.exists()]
 
 
-def names_of(installed: Installed) -> frozenset[str]:
+def names_of(installed: PythonEnvironment) -> frozenset[str]:
     """The normalised names of the installed distributions."""
     return frozenset(
         normal(entry.name.partition("-")[0])

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from ralph.environments.base import Copy
-from ralph.environments.python_installed import RECORD, Entry, Installed, leading_to, read
+from ralph.environments.python_installed import RECORD, Lead, PythonEnvironment, leading_to, read
 
 LONGEST_SHEBANG = 127
 """Longer first lines are cut off by some kernels."""
@@ -37,7 +37,7 @@ for _site in _record["sites"]:
 '''.replace("NAME", RECORD)
 
 
-def make_layer(copy: Copy, below: Installed, target: Path, instead_of: Path) -> None:
+def make_layer(copy: Copy, below: PythonEnvironment, target: Path, instead_of: Path) -> None:
     """Make a layer for a copy at `target`, which its commands use instead of the user's environment at `instead_of`.
 
     Entries of build backends that compile on import are left out.
@@ -63,7 +63,7 @@ def make_layer(copy: Copy, below: Installed, target: Path, instead_of: Path) -> 
     (target / RECORD).write_text(json.dumps(record))  # last: without it, the layer is not complete
 
 
-def _repoint(copy: Copy, entry: Entry, site: Path) -> None:
+def _repoint(copy: Copy, entry: Lead, site: Path) -> None:
     """Put an entry that leads to the copy into the layer."""
     target = site / entry.name
     if target.is_symlink() or target.exists():
@@ -74,7 +74,7 @@ def _repoint(copy: Copy, entry: Entry, site: Path) -> None:
         _write(target, copy.repointed(read(entry.path)))
 
 
-def _write_config(below: Installed, target: Path) -> None:
+def _write_config(below: PythonEnvironment, target: Path) -> None:
     """The configuration of the virtual environment: the interpreter of the one below, without its packages."""
     lines = [
         f"home = {below.python.parent}",
@@ -100,7 +100,7 @@ def is_untouched(layer: Path, below: Path) -> bool:
 # ---- programs ----
 
 
-def _make_programs(copy: Copy, below: Installed, target: Path) -> None:
+def _make_programs(copy: Copy, below: PythonEnvironment, target: Path) -> None:
     """The interpreter under its usual names, and the programs of the environment, run by this interpreter."""
     programs = target / "bin"
     programs.mkdir(exist_ok=True)
@@ -118,7 +118,7 @@ def _is_python(name: str) -> bool:
     return re.fullmatch(r"(python|pypy)[\d.]*t?", name) is not None
 
 
-def _make_program(copy: Copy, below: Installed, program: Path, target: Path) -> None:
+def _make_program(copy: Copy, below: PythonEnvironment, program: Path, target: Path) -> None:
     """A script with the paths of the layer; a binary is called where it is.
 
     Of an environment that holds more than Python, only scripts of its interpreter.
@@ -141,7 +141,7 @@ def _make_program(copy: Copy, below: Installed, program: Path, target: Path) -> 
     shutil.copymode(program, made)
 
 
-def _relocated(copy: Copy, below: Installed, text: str, target: Path) -> str:
+def _relocated(copy: Copy, below: PythonEnvironment, text: str, target: Path) -> str:
     """A script with the paths of the environment below replaced by those of the layer."""
     if below.is_venv:
         prefixes = dict.fromkeys((str(below.prefix), os.path.realpath(below.prefix), _built_at(below.prefix)))

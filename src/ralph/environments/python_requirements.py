@@ -74,7 +74,7 @@ def _of_pyproject(text: str) -> str:
     return json.dumps(kept, sort_keys=True, default=str) if any(kept.values()) else ""
 
 
-class Project(Struct, frozen=True):
+class PythonProject(Struct, frozen=True):
     """A project's own requirements: its extras and dependency groups, each with the names it lists."""
 
     extras: dict[str, list[str]]
@@ -83,7 +83,7 @@ class Project(Struct, frozen=True):
     is_workspace: bool
 
 
-def project_at(directory: Path) -> Project:
+def project_at(directory: Path) -> PythonProject:
     """The project in a directory. What cannot be read counts as absent."""
     text = read(directory / "pyproject.toml")
     try:
@@ -92,7 +92,7 @@ def project_at(directory: Path) -> Project:
         data = {}
     uv = _table(_table(data, "tool"), "uv")
     extras = _table(_table(data, "project"), "optional-dependencies")
-    return Project(
+    return PythonProject(
         {name: _strings(value) for name, value in extras.items()},
         {name: _strings(value) for name, value in _table(data, "dependency-groups").items()},
         "build-system" in data or "project" in data or (directory / "setup.py").is_file(),

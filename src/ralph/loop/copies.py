@@ -11,10 +11,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ralph.core.command_output import CommandOutput, shorten
 from ralph.core.events import Notice
 from ralph.core.model import Ended, Plan
 from ralph.environments import prepare
-from ralph.environments.base import Copy, Done, NotPrepared
+from ralph.environments.base import Copy, NotPrepared, ToolOutput
 from ralph.errors import RalphError
 from ralph.loop.confinement import Confinement
 from ralph.loop.run_context import RunContext, Tell
@@ -46,7 +47,7 @@ class Preparer(Struct, frozen=True):
     def tell(self, text: str) -> None:
         self.tell_user(Notice(text))
 
-    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> Done:
+    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> ToolOutput:
         merged = {**self.environment, **variables}
         environment = {name: value for name, value in merged.items() if value}
 
@@ -63,7 +64,7 @@ class Preparer(Struct, frozen=True):
         if done.exit.ended is Ended.INTERRUPTED:
             raise KeyboardInterrupt
         output = done.problem or (done.err + done.out).decode(errors="replace")
-        return Done(done.exit.code, output.strip())
+        return ToolOutput(done.exit.code, output.strip())
 
     def prepare(self, setup: str) -> None:
         """Give the copy its environment. Raises an error that says what to do if that is impossible."""
@@ -76,7 +77,7 @@ class Preparer(Struct, frozen=True):
         self.tell(f"Setting up {self.copy.top}: {setup}")
         done = self.run(["/bin/sh", "-c", setup], self.copy.directory)
         if done.code != 0:
-            shown = done.output[-MAX_SETUP_OUTPUT:]
+            shown = shorten(CommandOutput(done.output), MAX_SETUP_OUTPUT).text
             raise RalphError(f"ralph.setup failed in {self.copy.directory}: {setup}: {shown}")
 
 
