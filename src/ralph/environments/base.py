@@ -43,13 +43,17 @@ class Copy(Struct, frozen=True):
 
     def repointed(self, text: str) -> str:
         """A text in which all paths of the user's checkout lead to the copy."""
-        for origin in dict.fromkeys((str(self.origin), os.path.realpath(self.origin))):
-            text = re.sub(rf"{re.escape(origin)}(?![\w.-])", lambda _: str(self.top), text)
-        return text
+        return self._origins.sub(lambda _: str(self.top), text)
 
     def leads_back(self, text: str) -> bool:
         """Whether a text names the user's checkout."""
-        return self.repointed(text) != text
+        return self._origins.search(text) is not None
+
+    @property
+    def _origins(self) -> re.Pattern[str]:
+        """The path of the user's checkout, as it was given and without links."""
+        names = {str(self.origin), os.path.realpath(self.origin)}
+        return re.compile(rf"(?:{'|'.join(map(re.escape, names))})(?![\w.-])")
 
 
 class ToolOutput(Struct, frozen=True):

@@ -87,13 +87,12 @@ def outside(environment: Mapping[str, str]) -> Iterator[PythonEnvironment]:
         found = of_venv(Path(active))
         if found is not None:
             yield found
-    for name in ("python3", "python"):
-        program = shutil.which(name, path=environment.get("PATH", os.defpath))
-        if program is not None:
-            prefix = Path(program).parent.parent
-            found = of_venv(prefix) or probed(program)
-            if found is not None:
-                yield found
+    path = environment.get("PATH", os.defpath)
+    programs = filter(None, (shutil.which(name, path=path) for name in ("python3", "python")))
+    for directory, program in {os.path.dirname(each): each for each in programs}.items():
+        found = of_venv(Path(directory).parent) or probed(program)
+        if found is not None:
+            yield found
 
 
 def of_venv(prefix: Path) -> PythonEnvironment | None:
@@ -215,15 +214,21 @@ def import_roots(copy: Copy, installed: PythonEnvironment) -> list[Path]:
     return [each for each in found if each.exists()]
 
 
-def names_of(installed: PythonEnvironment) -> frozenset[str]:
-    """The normalised names of the installed distributions."""
-    return frozenset(
-        normal(entry.name.partition("-")[0])
-        for site in installed.sites
-        if site.is_dir()
-        for entry in os.scandir(site)
-        if entry.name.endswith((".dist-info", ".egg-info"))
-    )
+def versions_of(installed: PythonEnvironment) -> dict[str, str]:
+    """The installed distributions by their normalised names, with their versions."""
+    found: dict[str, str] = {}
+    for site in installed.sites:
+        for entry in os.scandir(site) if site.is_dir() else ():
+            stem, ending = os.path.splitext(entry.name)
+            if ending in (".dist-info", ".egg-info"):
+                name, _, version = stem.partition("-")
+                found.setdefault(normal(name), version)
+    return found
+
+
+def programs_of(installed: PythonEnvironment) -> frozenset[str]:
+    """The names of the programs of an environment."""
+    return frozenset(each for directory in installed.scripts for each in os.listdir(directory))
 
 
 def normal(name: str) -> str:

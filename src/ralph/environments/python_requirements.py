@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,38 +75,83 @@ def _of_pyproject(text: str) -> str:
 
 
 class PythonProject(Struct, frozen=True):
-    """A project's own requirements: its extras and dependency groups, each with the names it lists."""
+    """A project's requirements, extras, dependency groups and scripts, by its `pyproject.toml`."""
 
+    name: str
+    requires: list[str]
     extras: dict[str, list[str]]
     groups: dict[str, list[str]]
+    scripts: list[str]
     is_package: bool
     is_workspace: bool
 
 
 def project_at(directory: Path) -> PythonProject:
     """The project in a directory. What cannot be read counts as absent."""
-    text = read(directory / "pyproject.toml")
     try:
-        data = tomllib.loads(text)
+        data = tomllib.loads(read(directory / "pyproject.toml"))
     except tomllib.TOMLDecodeError:
         data = {}
-    uv = _table(_table(data, "tool"), "uv")
-    extras = _table(_table(data, "project"), "optional-dependencies")
+    project = _table(data, "project")
     return PythonProject(
-        {name: _strings(value) for name, value in extras.items()},
+        normal(project["name"]) if isinstance(project.get("name"), str) else "",
+        _strings(project.get("dependencies")),
+        {name: _strings(value) for name, value in _table(project, "optional-dependencies").items()},
         {name: _strings(value) for name, value in _table(data, "dependency-groups").items()},
-        "build-system" in data or "project" in data or (directory / "setup.py").is_file(),
-        "workspace" in uv,
+        list(_table(project, "scripts")),
+        "build-system" in data or bool(project) or (directory / "setup.py").is_file(),
+        "workspace" in _table(_table(data, "tool"), "uv"),
     )
 
 
-def installed_among(listed: dict[str, list[str]], names: frozenset[str]) -> list[str]:
-    """The extras or groups of which everything is installed."""
-    return [
-        name
-        for name, requires in listed.items()
-        if requires and {normal(re.split(r"[^\w.-]", each.strip())[0]) for each in requires} <= names
+def in_use_among(listed: dict[str, list[str]], names: frozenset[str]) -> list[str]:
+    """The extras or groups that the user has installed: most of what they list is there."""
+    found = []
+    for name, requires in listed.items():
+        required = [each for text in requires if (each := required_name(text))]
+        if required and 2 * sum(each in names for each in required) >= len(required):
+            found.append(name)
+    return found
+
+
+def missing_from(directory: Path, names: frozenset[str], programs: frozenset[str]) -> list[str]:
+    """What a project requires, or has as a script, and the environment lacks."""
+    project = project_at(directory)
+    listed = [
+        *project.requires,
+        *(each for extra in in_use_among(project.extras, names) for each in project.extras[extra]),
+        *(each for group in in_use_among(project.groups, names) for each in project.groups[group]),
     ]
+    required = [each for text in listed if (each := required_name(text))]
+    scripts = project.scripts if project.name in names else []
+    return [each for each in required if each not in names] + [
+        each for each in scripts if each not in programs
+    ]
+
+
+def listed_in(path: Path) -> list[str]:
+    """The names in a requirements file."""
+    return [each for line in read(path).splitlines() if (each := required_name(line))]
+
+
+def required_name(text: str) -> str:
+    """The normalised name of a requirement that holds everywhere; "" for options, paths, and those with a condition."""
+    text = text.partition("#")[0].strip()
+    match = re.match(r"[A-Za-z0-9][\w.-]*(?=\s*(?:$|[\[<>=!~@(,]))", text)
+    return normal(match[0]) if match and ";" not in text else ""
+
+
+_LOCKED = re.compile(
+    r'^name = "([^"]+)"\nversion = "([^"]+)"\nsource = \{ (?:registry|git|url)', re.MULTILINE
+)
+
+
+def differs_from_lock(lock: str, versions: Mapping[str, str]) -> bool:
+    """Whether an installed version is none of those in uv's lock file."""
+    locked: dict[str, set[str]] = {}
+    for name, version in _LOCKED.findall(lock):
+        locked.setdefault(name, set()).add(version)
+    return any(version not in locked.get(name, {version}) for name, version in versions.items())
 
 
 def version_files(directory: Path) -> list[Path]:

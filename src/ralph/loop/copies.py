@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 from ralph.core.command_output import CommandOutput, shorten
 from ralph.core.events import Notice
 from ralph.core.model import Ended, Plan
-from ralph.environments import prepare
+from ralph.environments import prepare, python
 from ralph.environments.base import Copy, NotPrepared, ToolOutput
 from ralph.errors import RalphError
 from ralph.loop.confinement import Confinement
@@ -128,6 +128,8 @@ class Copies:
         if self._shared is not None:
             _removed(self._shared[1].whole)
             self._shared = None
+        with suppress(OSError):
+            self._context.copies.rmdir()
 
     def carry_back(self, copy: CheckCopy) -> None:
         """Put the files that a check has rewritten, such as a formatter, into the worktree too."""
@@ -179,6 +181,18 @@ def worktree_copy(plan: Plan, worktree: Repository) -> Copy:
     """A worktree as a copy. What its environment needs outside the tree is kept in its git directory."""
     project = os.path.relpath(plan.directory, worktree.top)
     return Copy(worktree.top, Path(plan.origin), project, worktree.git_dir / "ralph")
+
+
+def check_compiled(
+    copy: Copy, environment: Mapping[str, str], missing: Callable[[list[str]], list[str]]
+) -> None:
+    """Raise an error if the project has compiled extensions in its sources that copies of it lack."""
+    found = missing(names) if (names := python.compiled(copy, environment)) else []
+    if found:
+        raise RalphError(
+            f"{found[0]} is compiled in the source tree and not tracked by git, so copies of the project lack it.",
+            "Set ralph.setup to the command that builds it, for example `pip install -e .`.",
+        )
 
 
 def _without_bytecode(top: Path) -> None:

@@ -71,6 +71,8 @@ def opened_run(
         opened_confinement(confined, warden, runtime.project) as confinement,
         _story_board(plan, runtime, home, vcs, tell) as stories,
     ):
+        if plan.has_clean_checks and not (plan.setup or plan.origin):
+            _check_copies(plan, vcs)
         yield RunContext(
             plan=plan,
             runs=runs,
@@ -104,6 +106,15 @@ def _environment(plan: Plan, repository: Repository | None) -> tuple[dict[str, s
     from ralph.loop.copies import environment_of  # only worktrees need it
 
     return environment_of(plan, repository)
+
+
+def _check_copies(plan: Plan, vcs: VersionControl) -> None:
+    """Raise an error now if a clean copy of the project could never work."""
+    from ralph.environments.base import Copy
+    from ralph.loop.copies import check_compiled
+
+    project = os.path.relpath(plan.directory, vcs.top)
+    check_compiled(Copy(vcs.top, vcs.top, project, vcs.top), child_environment({}), vcs.ignored)
 
 
 def _secrets(plan: Plan, more: frozenset[str]) -> Secrets:

@@ -20,7 +20,7 @@ def load_parts(plan: Plan) -> None:
     for check in plan.checks:
         with suppress(RalphError):  # the check itself reports a missing method
             _load_method(check.method, json.loads(check.config))
-    if plan.origin or any('"isClean":true' in check.config for check in plan.checks):
+    if plan.origin or plan.has_clean_checks:
         _load_copies()
 
 

@@ -99,9 +99,10 @@ class VersionControl:
         """The top of the repository; outside git, the project."""
         return self._repository.top if self._repository is not None else Path(self._plan.directory)
 
-    @property
-    def has_copies(self) -> bool:
-        return self._snapshots is not None
+    def ignored(self, names: Sequence[str]) -> list[str]:
+        """Those of the files that git ignores. Names are relative to the top."""
+        found = self._history.git.ignored(names) if self._history is not None else set()
+        return [name for name in names if name in found]
 
     def write_copy(self, target: Path, tree: str = "") -> None:
         """Write a copy of the repository, without git-ignored files: a tree, or what is in the files now."""

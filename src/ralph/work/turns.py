@@ -37,7 +37,7 @@ from ralph.environments.prepare import is_needed
 from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.loop import confinement
-from ralph.loop.copies import Preparer, worktree_copy
+from ralph.loop.copies import Preparer, check_compiled, worktree_copy
 from ralph.notify.sender import targets_of
 from ralph.process.client import Wakeup, Warden, child_environment
 from ralph.runs import locking, session
@@ -159,6 +159,10 @@ class TaskTurn:
         copy, base = worktree_copy(plan, worktree), child_environment({})
         if not is_needed(copy, base, plan.setup):
             return
+        if not plan.setup:
+            check_compiled(
+                copy, base, lambda names: [each for each in names if not (worktree.top / each).exists()]
+            )
         with (
             opened_directory(plan.directory) as directory,
             Warden(self.wakeup) as warden,
