@@ -22,7 +22,7 @@ from ralph.loop.run_context import RunContext, Tell
 from ralph.process.client import Warden, child_environment, output_of
 from ralph.scm.repository import Repository
 from ralph.scm.version_control import VersionControl
-from ralph.scm.worktrees import wipe
+from ralph.scm.worktrees import own_directory, wipe
 from ralph.store.files import opened_directory
 
 MAX_SETUP_OUTPUT = 1500
@@ -170,17 +170,25 @@ class Copies:
         return CheckCopy(whole, copy, environment, tuple(reads), tuple(leads), written)
 
 
-def environment_of(plan: Plan, worktree: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables for commands in a worktree, and the directories outside of it that they read."""
+class WorktreeEnvironment(Struct, frozen=True):
+    """The variables for commands in a worktree, and the directories outside of it that they read and write."""
+
+    variables: dict[str, str]
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+def environment_of(plan: Plan, worktree: Repository) -> WorktreeEnvironment:
     copy = worktree_copy(plan, worktree)
-    environment = prepare.variables(copy, child_environment({}))
-    return environment, tuple(prepare.reads(copy, environment))
+    variables = prepare.variables(copy, child_environment({}))
+    own = (str(copy.own),) if copy.own.is_dir() else ()
+    return WorktreeEnvironment(variables, tuple(prepare.reads(copy, variables)), own)
 
 
 def worktree_copy(plan: Plan, worktree: Repository) -> Copy:
-    """A worktree as a copy. What its environment needs outside the tree is kept in its git directory."""
+    """A worktree as a copy of the user's checkout."""
     project = os.path.relpath(plan.directory, worktree.top)
-    return Copy(worktree.top, Path(plan.origin), project, worktree.git_dir / "ralph")
+    return Copy(worktree.top, Path(plan.origin), project, own_directory(worktree.top))
 
 
 def check_compiled(

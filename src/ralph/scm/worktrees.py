@@ -32,6 +32,11 @@ def task_of(branch: str) -> str:
     return branch.removeprefix("ralph/").partition("+")[0] if branch.startswith("ralph/") else ""
 
 
+def own_directory(worktree: Path) -> Path:
+    """The directory beside a worktree for what it needs outside its tree. It is removed with the worktree."""
+    return worktree.parent / ".own" / worktree.name
+
+
 def mark_ready(repository: Repository) -> None:
     (repository.git_dir / _READY).touch()
 
@@ -145,6 +150,7 @@ class Worktrees:
         Not with `git worktree prune`, because the user may have worktrees on disks that are not mounted.
         """
         wipe(path)
+        wipe(own_directory(path))
         with _LIST:
             for entry in self._noted(path):
                 wipe(entry)

@@ -163,12 +163,15 @@ class TaskTurn:
             check_compiled(
                 copy, base, lambda names: [each for each in names if not (worktree.top / each).exists()]
             )
+        copy.own.mkdir(parents=True, exist_ok=True)
         with (
             opened_directory(plan.directory) as directory,
             Warden(self.wakeup) as warden,
             tempfile.TemporaryDirectory(prefix="ralph-setup-") as scratch,
             confinement.opened_confinement(
-                confinement.ConfinedRun(plan, worktree, home, Path(scratch)), warden, directory
+                confinement.ConfinedRun(plan, worktree, home, Path(scratch), writes=(str(copy.own),)),
+                warden,
+                directory,
             ) as confined,
         ):
             Preparer(copy, None, self.context.home.environments, base, warden, confined, self.tell).prepare(
