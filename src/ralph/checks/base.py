@@ -15,13 +15,19 @@ from ralph.core.model import Cause, Check, Exit, Verdict
 class Shell(Struct, frozen=True):
     """The result of a shell command: its exit, its output (the middle of a very long one is missing), and its log.
 
-    `lost`: why the log is incomplete, so that nobody knows what else was printed.
+    `lost`: why the log is incomplete, so that nobody knows what else was printed. `missing`: what a failed command lacked
+    in a copy of the project and how to get it, a sentence without its full stop.
     """
 
     exit: Exit
     output: CommandOutput
     log: str
     lost: str = ""
+    missing: str = ""
+
+    def because(self, reason: str) -> str:
+        """The reason why a check is red, with what was missing."""
+        return f"{reason}: {self.missing}" if self.missing else reason
 
 
 class JudgeAnswer(Struct, frozen=True):
