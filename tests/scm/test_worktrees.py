@@ -32,7 +32,7 @@ ROUNDS = 12
 def test_a_worktree_is_found_when_it_is_complete(place: Place) -> None:
     """Not before it is marked; then wherever its HEAD has moved."""
     assert place.trees.found(place.path) is None
-    mark_ready(place.repository)
+    mark_ready(place.repository, "")
     place.git("checkout", "-q", "--detach")
     assert place.trees.found(place.path) == place.repository
 

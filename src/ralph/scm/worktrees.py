@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import threading
 from pathlib import Path
+from stat import S_ISREG
 
 from ralph.core.text import clean
 from ralph.files.paths import real
@@ -16,7 +18,7 @@ from ralph.scm.repository import Repository, repository_at
 from ralph.scm.user_git import UserGit
 
 _READY = "ralph-ready"
-"""A file in a worktree's git directory which marks that it was created completely."""
+"""A file in a worktree's git directory which marks that it was created completely; it holds a hash of its setup."""
 
 _LIST = threading.RLock()
 """Held while the list of worktrees is read or changed: git fails on one that another git is creating."""
@@ -32,8 +34,25 @@ def task_of(branch: str) -> str:
     return branch.removeprefix("ralph/").partition("+")[0] if branch.startswith("ralph/") else ""
 
 
-def mark_ready(repository: Repository) -> None:
-    (repository.git_dir / _READY).touch()
+def is_set_up(repository: Repository, setup: str) -> bool:
+    """Whether a worktree was created completely, with this setup command."""
+    mark = repository.git_dir / _READY
+    try:
+        return S_ISREG(mark.lstat().st_mode) and mark.read_text() == _setup_hash(setup)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def mark_ready(repository: Repository, setup: str) -> None:
+    new = repository.git_dir / f"{_READY}.new"
+    new.unlink(missing_ok=True)  # an agent may have made it a link to anywhere
+    with new.open("x") as file:
+        file.write(_setup_hash(setup))
+    new.replace(repository.git_dir / _READY)
+
+
+def _setup_hash(setup: str) -> str:
+    return hashlib.sha256(setup.encode(errors="surrogateescape")).hexdigest() if setup else ""
 
 
 class Worktrees:
@@ -132,6 +151,18 @@ class Worktrees:
         if done.code:
             raise self.git.error("worktree add", done)
         return self.at(path)
+
+    def branches_of(self, task: str) -> dict[str, str]:
+        """The branches of all attempts at a task, with their commits."""
+        first = f"refs/heads/{branch_of(task)}"
+        listing = self.git.line("for-each-ref", "--format=%(objectname) %(refname)", first, f"{first}+*")
+        pairs = (line.split(" ", 1) for line in listing.splitlines())
+        return {ref.removeprefix("refs/heads/"): commit for commit, ref in pairs}
+
+    def unmerged(self, commit: str, task: str) -> int:
+        """The number of commits that only the branches of this task contain."""
+        own = (f"--exclude={branch_of(task)}", f"--exclude={branch_of(task)}+*")
+        return int(self.git.line("rev-list", "--count", commit, "--not", *own, "--branches", "--remotes"))
 
     def at(self, path: Path) -> Repository:
         found = repository_at(path)

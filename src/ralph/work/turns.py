@@ -47,7 +47,7 @@ from ralph.runs.location import Location
 from ralph.runs.repository import forget_pin
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.snapshots import snapshot_name
-from ralph.scm.worktrees import branch_of, mark_ready
+from ralph.scm.worktrees import branch_of, is_set_up, mark_ready
 from ralph.settings import Settings
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
@@ -205,8 +205,11 @@ class TaskTurn:
         return self.context.home.streams(run) / "scm"
 
     def runs_in(self, task: Task, path: Path) -> Iterator[Run]:
-        """The runs of a task in one worktree, newest first."""
-        return (run for run in self.runs.of_task(self.context.project, task.id) if run.directory == str(path))
+        """The runs of a task in one worktree, newest first, without those before `ralph task reset`."""
+        runs = self.runs.of_task(self.context.project, task.id)
+        ids, last = [run.id for run in runs], self.tasks.progress(task.id).reset
+        runs = runs[: ids.index(last)] if last in ids else runs
+        return (run for run in runs if run.directory == str(path))
 
     def budget(self, task: Task) -> BudgetLeft:
         """The budget of this run: the rest of the total budget and of the task's own budget."""
@@ -263,9 +266,10 @@ class RoleTurn(TaskTurn):
             tracked = repo.worktrees.files(trusted)
         if trusted != progress.trusted:
             progress = self.tasks.keep_progress(task.id, trusted=trusted)
-        if is_new:
+        setup = self.context.settings.ralph.setup
+        if not is_set_up(repository, setup):
             self.set_up(repository.top)
-            mark_ready(repository)
+            mark_ready(repository, setup)
         return replace(assignment, progress=progress, tracked=tracked)
 
     def _began(self, repo: OpenProjectRepo, task: Task) -> TaskProgress:
