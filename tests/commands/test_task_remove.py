@@ -123,7 +123,7 @@ def test_several_tasks_as_json(site: Site) -> None:
     assert [branch["name"] for branch in first["kept"]] == ["ralph/T-1", "ralph/T-1+2"]
     assert not second_worktree.exists()
     names = ("worktrees", "committed", "deleted", "kept", "cancelled", "problems")
-    assert second == {"id": "T-2", "status": "todo", **dict.fromkeys(names, [])}
+    assert second == {"id": "T-2", "status": "todo", **{name: [] for name in names}}
 
 
 def test_an_open_run_is_cancelled_and_never_resumed(site: Site) -> None:

@@ -12,13 +12,15 @@ import pytest
 from ralph.core.command_output import CommandOutput, Gap
 from ralph.environments import missing
 from ralph.environments.installing import installers
-from ralph.environments.missing import CLEAN_COPY, WORKTREE, Missing
+from ralph.environments.missing import CLEAN_COPY, WORKTREE, MissingDependency
 
 UV = ("uv.lock", "pyproject.toml", "src/app/__init__.py", "tests/test_app.py")
 NPM = ("package.json", "package-lock.json", "src/index.js", "packages/core/package.json")
 
+NPX = f"npm error npx {'cancelled'.replace('ll', 'l')}"
 
-def look(code: int, text: str) -> Missing | None:
+
+def look(code: int, text: str) -> MissingDependency | None:
     return missing.look(code, CommandOutput(text))
 
 
@@ -52,6 +54,7 @@ def explained(code: int, text: str, files: tuple[str, ...] = UV) -> str:
         (127, "timeout: failed to run command ‘pytest’: No such file or directory", "pytest"),
         (2, "make: pytest: No such file or directory\nmake: *** [Makefile:2: test] Error 127", "pytest"),
         (2, "error: Failed to spawn: `pytest`\n  Caused by: No such file or directory", "pytest"),
+        (2, "error: Failed to spawn: pytest\n  cause: No such file or directory (os error 2)", "pytest"),
         (1, "Command not found: pytest", "pytest"),
         (127, "bundler: command not found: rspec", "rspec"),
         (101, "error: no such command: `nextest`", "cargo nextest"),
@@ -107,7 +110,12 @@ def test_the_shells_of_this_machine(shell: str, tmp_path: Path) -> None:
         ("ImportError: No module named requests", "The Python module requests"),
         ("/usr/bin/python3: No module named pytest", "The Python module pytest"),
         ("ImportError: Error importing plugin \"xdist\": No module named 'xdist'", "The Python module xdist"),
+        ("ERROR: Error importing plugin \"xdist\": No module named 'xdist'", "The Python module xdist"),
         ("Error: Cannot find module 'express'", "The Node package express"),
+        (
+            f'{NPX} due to missing packages and no YES option: ["jest@30.5.2"]',
+            "The Node package jest",
+        ),
         ("    Cannot find module 'lodash/fp' from 'src/a.js'", "The Node package lodash"),
         ("Error [ERR_MODULE_NOT_FOUND]: Cannot find package '@scope/x' imported from /w/a.mjs", "@scope/x"),
         ("src/a.ts(1,20): error TS2307: Cannot find module 'zod' or its", "The Node package zod"),

@@ -30,7 +30,7 @@ WORKTREE = Place("this worktree", "set ralph.setup to the command that installs 
 CLEAN_COPY = Place("this clean copy", "let the check's command install what the project needs first")
 
 
-class Missing(Struct, frozen=True):
+class MissingDependency(Struct, frozen=True):
     """What was not found: a program, a module or a package.
 
     `paths`: files of the project that would provide it. `ecosystem`: "" if unknown. `is_certain`: whether the exit code
@@ -44,7 +44,7 @@ class Missing(Struct, frozen=True):
     is_certain: bool = False
 
 
-def explained(found: Missing, files: Collection[str], where: Place, directory: str = ".") -> str:
+def explained(found: MissingDependency, files: Collection[str], where: Place, directory: str = ".") -> str:
     """One sentence, without its full stop, on what is missing and how to get it; "" if the project has it itself.
 
     `files`: all files of the repository, also those that were removed meanwhile. `directory`: the project in it.
@@ -52,7 +52,7 @@ def explained(found: Missing, files: Collection[str], where: Place, directory: s
     return "" if is_own(found, files) else sentence(found, installers(files, directory), where)
 
 
-def sentence(found: Missing, known: Iterable[Installer], where: Place) -> str:
+def sentence(found: MissingDependency, known: Iterable[Installer], where: Place) -> str:
     example = _example(found, list(known))
     advice = where.advice + (f', for example "{example}"' if example else "")
     if found.is_certain:
@@ -64,7 +64,7 @@ def sentence(found: Missing, known: Iterable[Installer], where: Place) -> str:
     )
 
 
-def _example(found: Missing, known: list[Installer]) -> str:
+def _example(found: MissingDependency, known: list[Installer]) -> str:
     """The command that would install it. Whose program it is may be unknown: then the first one of the project."""
     fitting = [each.command for each in known if each.ecosystem == found.ecosystem]
     if found.ecosystem:
@@ -75,7 +75,7 @@ def _example(found: Missing, known: list[Installer]) -> str:
 # ---- what is missing ----
 
 
-def look(code: int, output: CommandOutput) -> Missing | None:
+def look(code: int, output: CommandOutput) -> MissingDependency | None:
     """What the output of a command that failed says is missing."""
     text = output.head if output.gap is None else f"{output.head[:_READ]}\n{output.tail[-_READ:]}"
     if len(text) > 2 * _READ:
@@ -84,7 +84,7 @@ def look(code: int, output: CommandOutput) -> Missing | None:
 
 
 _NAME = r"[\w@%+./~-]+"
-_SHELL = r"^(?:\S*/)?(?:[abdkz]|ba|da)?sh: (?:line )?(?:\d+: )?"
+_SHELL = r"^(?:\S*/)?\w{0,2}sh: (?:line )?(?:\d+: )?"
 _LINE = r"^\S+: (?:line )?\d+: "
 _PROGRAMS = tuple(
     re.compile(pattern, re.MULTILINE)
@@ -100,7 +100,7 @@ _PROGRAMS = tuple(
         rf"^(?:\S*/)?\w+: failed to run command ['‘]({_NAME})['’]: No such file or directory$",
         rf"^(?:\S*/)?(?:nice|nohup|xargs|make(?:\[\d+\])?): ['‘]?({_NAME})['’]?: No such file or directory$",
         # uv, poetry, pdm
-        rf"^error: Failed to spawn: `({_NAME})`$",
+        rf"^error: Failed to spawn: `?({_NAME})`?$",
         rf"^Command not found: ({_NAME})$",
         rf"^\[PdmUsageError\]: Command '({_NAME})' is not found in your PATH\.?$",
     )
@@ -144,7 +144,7 @@ _OF_NODE = frozenset(
 )
 
 
-def _program(code: int, text: str) -> Missing | None:
+def _program(code: int, text: str) -> MissingDependency | None:
     """The last program that a shell or another launcher did not find."""
     patterns = (*_PROGRAMS, _NOT_STARTED) if code in _NOT_FOUND else _PROGRAMS
     matches = [match for pattern in patterns for match in pattern.finditer(text)]
@@ -152,9 +152,9 @@ def _program(code: int, text: str) -> Missing | None:
         name = max(matches, key=lambda match: match.start())[1]
         if name in _TOOLCHAINS:
             return None
-        return Missing(name, _owner(name), _as_path(name), is_certain=code in _NOT_FOUND)
+        return MissingDependency(name, _owner(name), _as_path(name), is_certain=code in _NOT_FOUND)
     if found := _SUBCOMMAND.search(text):
-        return Missing(f"cargo {found[1]}", CARGO)
+        return MissingDependency(f"cargo {found[1]}", CARGO)
     return None
 
 
@@ -177,13 +177,14 @@ def _as_path(program: str) -> tuple[str, ...]:
 _PYTHON = re.compile(
     r"^(?:E\s+)?(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?$"
     r"|^\S*python[\d.]*: No module named ([\w.]+)$"
-    r"|^ImportError: Error importing plugin \"[^\"\n]+\": No module named '([\w.]+)'$"
+    r"|^(?:ImportError|ERROR): Error importing plugin \"[^\"\n]+\": No module named '([\w.]+)'$"
     r"|^\S*python[\d.]*: Error while finding module specification for .*\(ModuleNotFoundError: No module named '([\w.]+)'\)",
     re.MULTILINE,
 )
 _NODE = re.compile(
     r"^\s*(?:Uncaught )?(?:\w*Error(?: \[\w+\])?: )?Cannot find (?:module|package) '([\w@#.:/~-]+)'"
-    r"|^\S+: error TS2307: Cannot find module '([\w@#.:/~-]+)'",
+    r"|^\S+: error TS2307: Cannot find module '([\w@#.:/~-]+)'"
+    r"|^npm (?:error|ERR!) npx \w+ due to missing packages and no YES option: \[\"(@?[\w./-]+)",
     re.MULTILINE,
 )
 _GO = re.compile(
@@ -217,18 +218,18 @@ _NODE_BUILTINS = frozenset(
 )
 
 
-def _module(text: str) -> Missing | None:
+def _module(text: str) -> MissingDependency | None:
     """The first module or package that an interpreter or a build tool did not find."""
     if name := _first(_PYTHON, text):
         return _python_module(name)
     if name := _first(_NODE, text):
         return _node_package(name)
     if name := _first(_GO, text):
-        return Missing(f"The Go package {name}", GO, module=name)
+        return MissingDependency(f"The Go package {name}", GO, module=name)
     if name := _first(_CARGO, text):
         is_toolchain = name in ("std", "core", "alloc", "test", "proc_macro")
-        return None if is_toolchain else Missing(f"The crate {name}", CARGO, module=name)
-    return Missing("A dependency of the Maven project", MAVEN) if _MAVEN.search(text) else None
+        return None if is_toolchain else MissingDependency(f"The crate {name}", CARGO, module=name)
+    return MissingDependency("A dependency of the Maven project", MAVEN) if _MAVEN.search(text) else None
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:
@@ -236,14 +237,14 @@ def _first(pattern: re.Pattern[str], text: str) -> str:
     return next(filter(None, found.groups()), "") if found else ""
 
 
-def _python_module(name: str) -> Missing | None:
+def _python_module(name: str) -> MissingDependency | None:
     top = name.partition(".")[0]
     if top in sys.stdlib_module_names:
         return None
-    return Missing(f"The Python module {top}", PYTHON, module=top)
+    return MissingDependency(f"The Python module {top}", PYTHON, module=top)
 
 
-def _node_package(name: str) -> Missing | None:
+def _node_package(name: str) -> MissingDependency | None:
     """The package that a module is imported from. Paths and aliases lead to files of the project."""
     inside = name.rpartition("node_modules/")[2]
     if inside == name and (name.startswith((".", "/", "#", "~", "@/", "node:", "file:")) or "\\" in name):
@@ -252,7 +253,7 @@ def _node_package(name: str) -> Missing | None:
     package = "/".join(parts[:2]) if inside.startswith("@") else parts[0]
     if package in _NODE_BUILTINS:
         return None
-    return Missing(f"The Node package {package}", NODE, module=package)
+    return MissingDependency(f"The Node package {package}", NODE, module=package)
 
 
 # ---- the project's own files ----
@@ -262,7 +263,7 @@ _PYTHON_ROOTS = ("", "src", "lib", "python")
 """Where a directory without `__init__.py` counts as a package."""
 
 
-def is_own(found: Missing, files: Collection[str]) -> bool:
+def is_own(found: MissingDependency, files: Collection[str]) -> bool:
     """Whether the project itself has, or had, what was not found: then nothing has to be installed."""
     if any(path in files for path in found.paths):
         return True

@@ -33,11 +33,11 @@ _YES = "Use --yes to do it without a question."
 @click.option("--json", "as_json", is_flag=True, help="Print what was removed and what was kept as JSON.")
 @click.option("-y", "--yes", is_flag=True, help="Discard work without asking.")
 def reset_(ids: tuple[str, ...], hard: bool, as_json: bool, yes: bool) -> int:
-    """Remove the worktrees of the tasks ID, so that `ralph work` makes new ones and runs ralph.setup in them.
+    """Remove the worktrees of the tasks ID and start them again.
 
-    The branch ralph/ID stays with all its commits, and uncommitted changes are committed to it first. The task
-    starts again with its first role and continues from that branch. With --hard, the branch is deleted too, and
-    the task starts from the base branch as if no one had worked on it.
+    The next `ralph work` makes a new worktree, runs ralph.setup in it, and continues with the first role. The
+    branch ralph/ID stays with all its commits; uncommitted changes are committed to it first. With --hard, the
+    branch is deleted too, and the task starts from the base branch as if no one had worked on it.
 
     Refused while `ralph work` runs in this project.
 
@@ -163,12 +163,15 @@ def _cleared(tasks: Tasks, id: str, *, hard: bool) -> Cleared | None:
             trees.check_unused(id)
             return task_trees.clear(trees, id, hard=hard)
     except ProjectLocked:
-        click.echo(
-            f"Its worktrees and its branch stay while `ralph work` is running here. To remove them after that:"
-            f" ralph prune; git branch -D ralph/{id}",
-            err=True,
-        )
-        return None
+        why = "`ralph work` is running here."
+    except RalphError as error:
+        why = error.message
+    click.echo(
+        f"{why} The worktrees and the branch of {id} stay. To remove them later: ralph prune;"
+        f" git branch -D ralph/{id}",
+        err=True,
+    )
+    return None
 
 
 # ---- both ----
