@@ -112,6 +112,14 @@ def test_a_hard_reset_does_not_discard_work_without_a_yes(site: Site) -> None:
     assert "deleted: branch ralph/T-2" in reset(site, "T-2", "--hard")
 
 
+def test_a_reset_in_the_worktree_itself(site: Site) -> None:
+    """A user who looked around there may remove it from there."""
+    fail(site, COMMITS)
+    inside = Project(site.worktree, site.project.home)
+    assert f"  removed: worktree {site.worktree}\n" in inside.run("task", "reset", "T-1").out
+    assert worktrees(site) == []
+
+
 def test_several_tasks_as_json(site: Site) -> None:
     """One object for each task; every attempt has its worktree and its branch."""
     fail(site, COMMITS, attempts=2)
@@ -169,7 +177,7 @@ def test_what_cannot_be_reset(site: Site, tmp_path: object) -> None:
     coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     assert site.work().code == 0
-    assert refused(site, "reset", "T-1").startswith("T-1 is done and merged: there is nothing to reset.\n")
+    assert refused(site, "reset", "T-1").startswith("T-1 is done: there is nothing to reset.\n")
     assert refused(site, "reset", "T-9").startswith("There is no task 'T-9' in this project.\n")
     site.add(task("T-2"))
     site.project.git("branch", "ralph/T-2")

@@ -15,6 +15,8 @@ from ralph.environments.installing import CARGO, GO, MAVEN, NODE, PYTHON, Instal
 _READ = 200_000
 """How many characters at the start and at the end of the output are looked at."""
 
+_WIDEST = 1_000
+
 _NOT_FOUND = (126, 127)
 """Exit codes of a shell that could not start a program."""
 
@@ -77,10 +79,22 @@ def _example(found: MissingDependency, known: list[Installer]) -> str:
 
 def look(code: int, output: CommandOutput) -> MissingDependency | None:
     """What the output of a command that failed says is missing."""
-    text = output.head if output.gap is None else f"{output.head[:_READ]}\n{output.tail[-_READ:]}"
-    if len(text) > 2 * _READ:
-        text = f"{text[:_READ]}\n{text[-_READ:]}"
+    text = _telling_lines(output.head[:_READ] + (output.tail or output.head[_READ:])[-_READ:])
     return _program(code, text) or _module(text)
+
+
+_MARKS = (
+    *("not found", "No such", "no such", "bad interpreter", "cannot execute", "Failed to spawn"),
+    *("No module named", "Cannot find", "no required module", "cannot find module", "no matching package"),
+    *("can't find crate", "Could not resolve dependencies", "missing packages"),
+)
+"""Each line that is recognised below contains one of these."""
+
+
+def _telling_lines(text: str) -> str:
+    """The lines that may say that something is missing, without very long ones: the patterns take their time there."""
+    lines = (line.rstrip() for line in text.splitlines() if 0 < len(line) <= _WIDEST)
+    return "\n".join(line for line in lines if any(mark in line for mark in _MARKS))
 
 
 _NAME = r"[\w@%+./~-]+"
@@ -92,7 +106,6 @@ _PROGRAMS = tuple(
         # dash, bash, busybox, and scripts that they run
         rf"(?:{_SHELL}|{_LINE})({_NAME}): (?:command )?not found$",
         rf"{_LINE}({_NAME}): (?:\S+: bad interpreter|cannot execute): .*$",
-        rf"{_LINE}(?:\.: )?(?:cannot open )?((?:[\w./-]*/)?\.?venv/[\w./-]+): No such file(?: or directory)?$",
         # zsh, bundler
         rf"^[\w./-]+:(?:\d+:)? command not found: ({_NAME})$",
         # env, timeout, nice, xargs, make
@@ -105,8 +118,10 @@ _PROGRAMS = tuple(
         rf"^\[PdmUsageError\]: Command '({_NAME})' is not found in your PATH\.?$",
     )
 )
-_NOT_STARTED = re.compile(rf"{_LINE}({_NAME}): No such file or directory$", re.MULTILINE)
-"""bash prints the same for a file that a program reads; the exit code says which one it was."""
+_NO_FILE = re.compile(
+    rf"{_LINE}(?:\.: )?(?:cannot open )?({_NAME}): No such file(?: or directory)?$", re.MULTILINE
+)
+"""A program, or a file that a script reads: the exit code says which one, and no project has files in a `.venv`."""
 
 _SUBCOMMAND = re.compile(r"^error: no such (?:sub)?command: `([\w-]+)`", re.MULTILINE)
 
@@ -128,26 +143,16 @@ _OF_PYTHON = frozenset(
 _OF_NODE = frozenset(
     {
         *("jest", "vitest", "mocha", "ava", "tsc", "tsx", "ts-node", "eslint", "prettier", "vite", "webpack"),
-        *(
-            "next",
-            "nyc",
-            "c8",
-            "playwright",
-            "cypress",
-            "biome",
-            "turbo",
-            "rollup",
-            "esbuild",
-            "react-scripts",
-        ),
+        *("next", "nyc", "c8", "playwright", "cypress", "biome", "turbo", "rollup", "esbuild"),
     }
 )
 
 
 def _program(code: int, text: str) -> MissingDependency | None:
     """The last program that a shell or another launcher did not find."""
-    patterns = (*_PROGRAMS, _NOT_STARTED) if code in _NOT_FOUND else _PROGRAMS
-    matches = [match for pattern in patterns for match in pattern.finditer(text)]
+    matches = [match for pattern in _PROGRAMS for match in pattern.finditer(text)]
+    files = _NO_FILE.finditer(text)
+    matches += [match for match in files if code in _NOT_FOUND or "venv/" in match[1]]
     if matches:
         name = max(matches, key=lambda match: match.start())[1]
         if name in _TOOLCHAINS:

@@ -48,10 +48,13 @@ def reset_(ids: tuple[str, ...], hard: bool, as_json: bool, yes: bool) -> int:
     from ralph.work import task_trees
     from ralph.work.project_lock import ProjectLocked
 
+    repository = _repository()
+    if repository is None:
+        raise RalphError("This directory is not in a git repository: its tasks have no worktrees.")
     with open_tasks() as tasks:
         found = [_resettable(tasks, id) for id in dict.fromkeys(map(tasks.resolve, ids))]
         try:
-            with _opened_trees(tasks, _repository()) as trees:
+            with _opened_trees(tasks, repository) as trees:
                 for id in found:
                     trees.check_unused(id)
                 if hard and not _may_discard(trees, found, yes=yes):
@@ -79,7 +82,7 @@ def _resettable(tasks: Tasks, id: str) -> str:
     edit.check_idle(tasks, id)
     if tasks.statuses()[id] == TaskStatus.DONE:
         raise RalphError(
-            f"{id} is done and merged: there is nothing to reset.",
+            f"{id} is done: there is nothing to reset.",
             f"To work on it again: ralph task edit {id} --status todo",
         )
     return id
@@ -150,12 +153,11 @@ def delete_(id: str, force: bool, hard: bool, yes: bool) -> int:
 
 def _cleared(tasks: Tasks, id: str, *, hard: bool) -> Cleared | None:
     """Remove the worktrees and branches of a deleted task; None if there are none or they have to stay."""
-    from ralph.scm.repository import find_repository
     from ralph.store.home import Home
     from ralph.work import task_trees
     from ralph.work.project_lock import ProjectLocked
 
-    repository, home = find_repository(Path.cwd()), Home(tasks.path.parent)
+    repository, home = _repository(), Home(tasks.path.parent)
     if repository is None or not task_trees.has_traces(home, repository, tasks.project, id):
         return None
     try:
@@ -177,13 +179,12 @@ def _cleared(tasks: Tasks, id: str, *, hard: bool) -> Cleared | None:
 # ---- both ----
 
 
-def _repository() -> Repository:
-    from ralph.scm.repository import find_repository
+def _repository() -> Repository | None:
+    """The main checkout of the repository, also if this directory is in a worktree, which may be removed."""
+    from ralph.scm.repository import find_repository, repository_at
 
     repository = find_repository(Path.cwd())
-    if repository is None:
-        raise RalphError("This directory is not in a git repository: its tasks have no worktrees.")
-    return repository
+    return repository and (repository_at(repository.common.parent) or repository)
 
 
 @contextmanager
