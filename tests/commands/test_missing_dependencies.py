@@ -66,7 +66,7 @@ def test_stages_pass_it_on(site: Site) -> None:
     assert TOOL in site.state()["reason"]
 
 
-def test_a_module_that_was_there_once_is_no_dependency(site: Site) -> None:
+def test_a_module_that_the_agent_removed_is_not_a_dependency(site: Site) -> None:
     """If the agent removes a module of the project, its tests are red and nothing has to be installed."""
     shown = failed(site, "python3 -c 'import calc'", "git rm -q calc.py; git commit -qm away; promise CODED")
     assert "ModuleNotFoundError: No module named 'calc'" in shown and "ralph.setup" not in shown

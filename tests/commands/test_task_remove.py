@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
+import subprocess
+import time
 
 import pytest
 from msgspec.structs import replace
@@ -49,6 +50,14 @@ def branches(site: Site) -> list[str]:
 
 def runs(site: Site, id: str = "T-1") -> list[str]:
     return [run["run"] for run in site.state(id)["runs"]]
+
+
+def stop(work: subprocess.Popen[str]) -> None:
+    """Interrupt it until it kills what it has started. Signals that come at the same time count once."""
+    while work.poll() is None:
+        work.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    work.communicate()
 
 
 # ---- reset ----
@@ -167,9 +176,7 @@ def test_reset_is_refused_while_the_project_is_worked_on(site: Site) -> None:
         "  Wait until it has finished, or stop it with Ctrl-C.\n"
     )
     assert site.worktree.exists()
-    os.kill(work.pid, signal.SIGINT)
-    os.kill(work.pid, signal.SIGINT)
-    work.communicate()
+    stop(work)
 
 
 def test_what_cannot_be_reset(site: Site, tmp_path: object) -> None:
@@ -258,9 +265,7 @@ def test_delete_while_other_tasks_are_worked_on(site: Site) -> None:
     assert (deleted.code, deleted.out) == (0, "Deleted T-1.\n")
     assert "ralph prune; git branch -D ralph/T-1" in deleted.err
     assert site.worktree.exists()
-    os.kill(work.pid, signal.SIGINT)
-    os.kill(work.pid, signal.SIGINT)
-    work.communicate()
+    stop(work)
 
 
 # ---- setup ----
