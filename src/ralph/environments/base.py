@@ -109,6 +109,9 @@ class Ecosystem(Protocol):
     def leads_out(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
         """What still leads from the copy back to the user's checkout, for the user to read."""
 
+    def describe(self, copy: Copy, environment: Mapping[str, str]) -> str:
+        """What was found in the user's checkout and what a copy gets of it, in one line for `ralph doctor`."""
+
     def reads(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
         """Directories outside the copy that its commands read."""
 

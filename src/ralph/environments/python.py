@@ -131,6 +131,11 @@ def _layers(copy: Copy) -> Iterator[tuple[Path, Path]]:
         yield record.parent, Path(json.loads(record.read_text())["instead_of"])
 
 
+def describe(copy: Copy, environment: Mapping[str, str]) -> str:
+    where = (inside(each.prefix, copy.origin) or each.prefix for each in _needed(copy, environment))
+    return f"worktrees and clean copies get a layer over {', '.join(map(str, where))} that imports their own files"
+
+
 # ---- what leads out ----
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from ralph.environments.base import Copy, directories, inside
 
 RECORD = "ralph-layer.json"
-"""A file in a layer: the directories with packages that it reads besides its own."""
+"""A file in a layer: the directories with packages that it reads in addition to its own."""
 
 SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", ".tox", ".nox"})
 
@@ -119,7 +119,7 @@ def of_venv(prefix: Path) -> PythonEnvironment | None:
 
 
 def _recorded(prefix: Path) -> tuple[tuple[Path, ...], frozenset[str]]:
-    """The directories that a layer reads besides its own, and the entries in them that it skips."""
+    """The directories that a layer reads in addition to its own, and the entries in them that it skips."""
     try:
         record = json.loads((prefix / RECORD).read_text())
         return tuple(Path(each) for each in record["sites"]), frozenset(record["skipped"])

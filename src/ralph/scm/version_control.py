@@ -111,6 +111,18 @@ class VersionControl:
         target.mkdir(parents=True)
         self._snapshots.write(target, tree)
 
+    @property
+    def project(self) -> str:
+        """The project's directory in its repository, "." for the top or outside git."""
+        top = self._repository.top if self._repository is not None else Path(self._plan.directory)
+        return Path(self._plan.directory).relative_to(top).as_posix()
+
+    def known_files(self, base: str) -> set[str]:
+        """The files of the repository that git does not ignore, and those of a commit or of the run's start."""
+        if self._history is None:
+            return set()
+        return self._history.files(base) | self._history.present()
+
     def diff(self, base: str) -> str:
         """All changes since a commit as text, with new files but without git-ignored files and caches."""
         if self._history is None or not base:

@@ -16,7 +16,7 @@ from ralph.scm.repository import Repository, repository_at
 from ralph.scm.user_git import UserGit
 
 _READY = "ralph-ready"
-"""A file in a worktree's git directory which marks that it was created completely."""
+"""A file in a worktree's git directory which marks that it was created completely; it holds a hash of its setup."""
 
 _LIST = threading.RLock()
 """Held while the list of worktrees is read or changed: git fails on one that another git is creating."""
@@ -33,7 +33,7 @@ def task_of(branch: str) -> str:
 
 
 def own_directory(worktree: Path) -> Path:
-    """The directory beside a worktree for what it needs outside its tree. It is removed with the worktree."""
+    """The directory next to a worktree for what it needs outside its tree. It is removed with the worktree."""
     return worktree.parent / ".own" / worktree.name
 
 
@@ -137,6 +137,18 @@ class Worktrees:
         if done.code:
             raise self.git.error("worktree add", done)
         return self.at(path)
+
+    def branches_of(self, task: str) -> dict[str, str]:
+        """The branches of all attempts at a task, with their commits."""
+        first = f"refs/heads/{branch_of(task)}"
+        listing = self.git.line("for-each-ref", "--format=%(objectname) %(refname)", first, f"{first}+*")
+        pairs = (line.split(" ", 1) for line in listing.splitlines())
+        return {ref.removeprefix("refs/heads/"): commit for commit, ref in pairs}
+
+    def unmerged(self, commit: str, task: str) -> int:
+        """The number of commits that only the branches of this task contain."""
+        own = (f"--exclude={branch_of(task)}", f"--exclude={branch_of(task)}+*")
+        return int(self.git.line("rev-list", "--count", commit, "--not", *own, "--branches", "--remotes"))
 
     def at(self, path: Path) -> Repository:
         found = repository_at(path)

@@ -196,8 +196,11 @@ class TaskTurn:
         return self.context.home.streams(run) / "scm"
 
     def runs_in(self, task: Task, path: Path) -> Iterator[Run]:
-        """The runs of a task in one worktree, newest first."""
-        return (run for run in self.runs.of_task(self.context.project, task.id) if run.directory == str(path))
+        """The runs of a task in one worktree, newest first, without those before `ralph task reset`."""
+        runs = self.runs.of_task(self.context.project, task.id)
+        ids, last = [run.id for run in runs], self.tasks.progress(task.id).reset
+        runs = runs[: ids.index(last)] if last in ids else runs
+        return (run for run in runs if run.directory == str(path))
 
     def budget(self, task: Task) -> BudgetLeft:
         """The budget of this run: the rest of the total budget and of the task's own budget."""
