@@ -208,7 +208,7 @@ class WorkSettings(_Base, frozen=True):
         str,
         says(
             "Command run with `sh -c` in every new worktree and clean copy, for example `npm ci` or"
-            " `git submodule update --init`."
+            " `git submodule update --init`. It runs again when it changes."
         ),
     ] = ""
     max_per_agent: Annotated[

@@ -37,7 +37,7 @@ def test_the_copy_has_everything_else(repository: Project) -> None:
 def test_without_a_repository_it_is_red(project: Project) -> None:
     """Without git there is no clean copy, and the message says so."""
     code, err = run(project, "true", "true")
-    assert (code, "failed (could not be run)" in err) == (1, True)
+    assert (code, "A clean guardrail needs a git repository" in err) == (1, True)
 
 
 def test_nothing_is_left(repository: Project) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ralph.environments import prepare, python
-from ralph.environments.base import Copy, Done
-from ralph.environments.python_installed import Installed, of_venv
+from ralph.environments.base import Copy, ToolOutput
+from ralph.environments.python_installed import PythonEnvironment, of_venv
 
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 BASE = Path(sys.base_prefix) / "bin" / f"python{VERSION}"
@@ -30,13 +30,13 @@ class LocalTools:
     commands: list[list[str]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
-    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> Done:
+    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> ToolOutput:
         self.commands.append(list(argv))
         merged = {name: value for name, value in {**self.environment, **variables}.items() if value}
         done = subprocess.run(
             argv, cwd=directory, env=merged, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
-        return Done(done.returncode, done.stdout + done.stderr)
+        return ToolOutput(done.returncode, done.stdout + done.stderr)
 
     def tell(self, text: str) -> None:
         self.told.append(text)
@@ -74,7 +74,7 @@ class Place:
         return self.top / self.project / ".venv"
 
     @property
-    def installed(self) -> Installed:
+    def installed(self) -> PythonEnvironment:
         return installed(self.venv)
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -122,7 +122,7 @@ def site_of(venv: Path) -> Path:
     return venv / "lib" / f"python{VERSION}" / "site-packages"
 
 
-def installed(venv: Path) -> Installed:
+def installed(venv: Path) -> PythonEnvironment:
     found = of_venv(venv)
     assert found is not None
     return found

@@ -32,11 +32,11 @@ from ralph.environments.base import Copy
 from ralph.environments.python_installed import RECORD, leading_to
 from ralph.environments.python_layer import is_untouched, make_layer
 
-Entry = Callable[[Path, Path], None]
+Lead = Callable[[Path, Path], None]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_the_copy_imports_its_package(tmp_path: Path, entry: Entry) -> None:
+def test_the_copy_imports_its_package(tmp_path: Path, entry: Lead) -> None:
     """Whatever an installer has written: the copy imports its files, the user its own, and nothing leads back."""
     made = place(tmp_path)
     entry(made.site, made.source)
@@ -49,7 +49,7 @@ def test_the_copy_imports_its_package(tmp_path: Path, entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_a_removed_package_is_not_imported_from_the_checkout(tmp_path: Path, entry: Entry) -> None:
+def test_a_removed_package_is_not_imported_from_the_checkout(tmp_path: Path, entry: Lead) -> None:
     """Without the package in the copy, its import fails."""
     made = place(tmp_path)
     entry(made.site, made.source)
@@ -60,7 +60,7 @@ def test_a_removed_package_is_not_imported_from_the_checkout(tmp_path: Path, ent
 
 
 def test_other_packages_are_those_of_the_user(tmp_path: Path) -> None:
-    """Installed packages, also namespaces and those of other `.pth` files, and their metadata."""
+    """PythonEnvironment packages, also namespaces and those of other `.pth` files, and their metadata."""
     made = place(tmp_path)
     path_line(made.site, made.source)
     (made.site / "plain.py").write_text("x = 1\n")
@@ -131,7 +131,7 @@ def test_a_new_module_is_seen_in_strict_mode(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["my app", "it's", 'a"b', "a$b`c", "日本", "a;b", "a&b(c)", "p#q", "100%s"])
 @pytest.mark.parametrize("entry", [path_line, finder, link])
-def test_any_name_of_a_checkout(tmp_path: Path, name: str, entry: Entry) -> None:
+def test_any_name_of_a_checkout(tmp_path: Path, name: str, entry: Lead) -> None:
     """Spaces, quotes and other characters in the paths of the checkout and of the copy."""
     made = place(tmp_path, name, f"{name} 2/{name}")
     entry(made.site, made.source)
@@ -140,7 +140,7 @@ def test_any_name_of_a_checkout(tmp_path: Path, name: str, entry: Entry) -> None
 
 
 @pytest.mark.parametrize("entry", [path_line, finder, link, strict])
-def test_a_checkout_by_a_link(tmp_path: Path, entry: Entry) -> None:
+def test_a_checkout_by_a_link(tmp_path: Path, entry: Lead) -> None:
     """The environment names the checkout by a link to it, or by its real path."""
     (tmp_path / "real").mkdir()
     (tmp_path / "tmp").symlink_to("real")

@@ -9,10 +9,10 @@ import pytest
 from environments.python_support import Place, dist_info, path_line, place
 from ralph.environments import python
 from ralph.environments.base import NotPrepared
-from ralph.environments.python_install import changed_requirements
-from ralph.environments.python_installed import names_of, normal
+from ralph.environments.python_install import to_install
+from ralph.environments.python_installed import normal, versions_of
 from ralph.environments.python_requirements import (
-    installed_among,
+    in_use_among,
     project_at,
     requirements,
     version_files,
@@ -21,6 +21,12 @@ from ralph.environments.python_requirements import (
 PROJECT = (
     '[project]\nname = "demo"\nversion = "1.0"\ndependencies = ["a"]\n[build-system]\nrequires = ["x"]\n'
 )
+
+
+def changed(made: Place) -> list[str]:
+    """The files that require something else in the copy than in the user's checkout."""
+    found = to_install(made.copy, made.installed)
+    return list(found.files) if found is not None and found.is_changed else []
 
 
 @pytest.fixture
@@ -50,7 +56,7 @@ def test_a_change_of_what_is_installed(made: Place, change: str) -> None:
     """Dependencies, entry points, groups, the build and its settings."""
     old, new = change.replace(" ->", "->").split("->")
     (made.top / "pyproject.toml").write_text(PROJECT.replace(old, new))
-    assert list(changed_requirements(made.copy, made.installed)) == ["pyproject.toml"]
+    assert changed(made) == ["pyproject.toml"]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_a_change_of_what_is_installed(made: Place, change: str) -> None:
 def test_a_change_of_something_else(made: Place, text: str) -> None:
     """The version, the description, comments and settings of tools install nothing."""
     (made.top / "pyproject.toml").write_text(text)
-    assert not changed_requirements(made.copy, made.installed)
+    assert not changed(made)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +96,7 @@ def test_files_with_requirements(made: Place, name: str, then: str, now: str) ->
     for top, text in ((made.origin, then), (made.top, now)):
         (top / name).parent.mkdir(exist_ok=True)
         (top / name).write_text(text)
-    assert list(changed_requirements(made.copy, made.installed)) == [name]
+    assert changed(made) == [name]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +115,7 @@ def test_files_without_requirements(made: Place, name: str, then: str, now: str)
         (top / name).write_text(text)
     (made.top / ".venv").mkdir(exist_ok=True)
     (made.top / ".venv" / "pyvenv.cfg").touch()
-    assert not changed_requirements(made.copy, made.installed)
+    assert not changed(made)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +137,7 @@ def test_a_broken_pyproject_is_one_clear_sentence(made: Place, damage: bytes) ->
 def test_a_missing_pyproject(made: Place) -> None:
     """A project whose pyproject the agent has removed has nothing to install."""
     (made.top / "pyproject.toml").unlink()
-    assert not changed_requirements(made.copy, made.installed)
+    assert not changed(made)
     made.prepare()
     assert made.where() == "copy"
 
@@ -148,18 +154,19 @@ def test_a_pyproject_that_is_not_a_file(made: Place) -> None:
 # ---- which extras and groups are installed ----
 
 
-def test_extras_and_groups_that_are_installed(made: Place) -> None:
-    """Those of which everything is there, by normalised names."""
+def test_extras_and_groups_that_are_in_use(made: Place) -> None:
+    """Those of which at least half is installed, by normalised names; conditions do not count."""
     dist_info(made.site, "Foo_Bar")
     dist_info(made.site, "baz")
-    names = names_of(made.installed)
+    names = frozenset(versions_of(made.installed))
     listed = {
         "all": ["foo-bar>=1", "baz[x]; python_version > '3'"],
-        "some": ["baz", "missing"],
+        "half": ["baz", "missing"],
+        "less": ["baz", "missing", "lacking"],
         "none": [],
         "url": ["baz @ file:///x"],
     }
-    assert installed_among(listed, names) == ["all", "url"]
+    assert in_use_among(listed, names) == ["all", "half", "url"]
     assert normal("Foo__B.a-r") == "foo-b-a-r"
 
 
@@ -202,6 +209,52 @@ def test_version_files_outside_the_project(made: Place, tmp_path: Path) -> None:
     assert version_files(made.top) == []
 
 
+# ---- an environment that is behind ----
+
+
+def behind(made: Place) -> list[str]:
+    """The files of which the user's environment lacks something, although nothing has changed in the copy."""
+    found = to_install(made.copy, made.installed)
+    return list(found.files) if found is not None and not found.is_changed else []
+
+
+def write_both(made: Place, name: str, text: str) -> None:
+    for top in (made.origin, made.top):
+        (top / name).write_text(text)
+
+
+def test_a_merged_dependency_is_not_installed_yet(made: Place) -> None:
+    """After a merge the user's checkout requires what nobody has installed there."""
+    dist_info(made.site, "demo")
+    assert behind(made) == ["pyproject.toml"]
+    dist_info(made.site, "a")
+    assert behind(made) == []
+    write_both(made, "pyproject.toml", PROJECT.replace('["a"]', '["a"]\nscripts = { tool = "demo:x" }'))
+    assert behind(made) == ["pyproject.toml"], "a script is missing"
+
+
+def test_requirements_with_a_condition_may_be_missing(made: Place) -> None:
+    """Nobody knows whether a requirement with a marker applies here."""
+    dist_info(made.site, "demo")
+    write_both(made, "pyproject.toml", PROJECT.replace('["a"]', "[\"b; sys_platform == 'win32'\"]"))
+    assert behind(made) == []
+
+
+def test_a_lock_file_counts_for_an_environment_of_uv(made: Place) -> None:
+    """An installed version that the lock file does not have is behind; a pip environment may have others."""
+    for name in ("demo", "a"):
+        dist_info(made.site, name)
+    version = next(made.site.glob("a-*.dist-info")).name.removeprefix("a-").removesuffix(".dist-info")
+    lock = '[[package]]\nname = "a"\nversion = "{}"\nsource = {{ registry = "x" }}\n'
+    write_both(made, "uv.lock", lock.format("99.9"))
+    assert behind(made) == []
+    with (made.installed.prefix / "pyvenv.cfg").open("a") as file:
+        file.write("uv = 0.9.0\n")
+    assert behind(made) == ["uv.lock"]
+    write_both(made, "uv.lock", lock.format(version))
+    assert behind(made) == []
+
+
 # ---- installing what has changed ----
 
 
@@ -216,7 +269,8 @@ def test_unchanged_requirements_install_nothing(made: Place) -> None:
 )
 def test_files_of_others_are_not_installed(made: Place, name: str) -> None:
     """An example or test data with a project inside does not have to be installable."""
-    dist_info(made.site, "demo")
+    for each in ("demo", "a"):
+        dist_info(made.site, each)
     (made.top / name).parent.mkdir(parents=True)
     (made.top / name).write_text("[project\n")
     tools = made.prepare()

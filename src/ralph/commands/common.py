@@ -329,7 +329,7 @@ def project_settings() -> str | None:
 
 
 def project_directory(top: Path) -> str:
-    """Return this directory, relative to the top of the repository, if it has settings of its own; "." otherwise."""
+    """Return this directory, relative to the top of the repository, if it has settings; "." otherwise."""
     from ralph.settings import DEFAULT_PATH
 
     return str(Path.cwd().relative_to(top)) if DEFAULT_PATH.exists() else "."

@@ -43,13 +43,17 @@ class Copy(Struct, frozen=True):
 
     def repointed(self, text: str) -> str:
         """A text in which all paths of the user's checkout lead to the copy."""
-        for origin in dict.fromkeys((str(self.origin), os.path.realpath(self.origin))):
-            text = re.sub(rf"(?<![\w.-]){re.escape(origin)}(?![\w.-])", lambda _: str(self.top), text)
-        return text
+        return self._origins.sub(lambda _: str(self.top), text)
 
     def leads_back(self, text: str) -> bool:
         """Whether a text names the user's checkout."""
-        return self.repointed(text) != text
+        return self._origins.search(text) is not None
+
+    @property
+    def _origins(self) -> re.Pattern[str]:
+        """The path of the user's checkout, as it was given and without links."""
+        names = {str(self.origin), os.path.realpath(self.origin)}
+        return re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w.-])")
 
 
 class ToolOutput(Struct, frozen=True):
@@ -104,6 +108,9 @@ class Ecosystem(Protocol):
 
     def leads_out(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
         """What still leads from the copy back to the user's checkout, for the user to read."""
+
+    def describe(self, copy: Copy, environment: Mapping[str, str]) -> str:
+        """What was found in the user's checkout and what a copy gets of it, in one line for `ralph doctor`."""
 
     def reads(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
         """Directories outside the copy that its commands read, with the user's `environment`.

@@ -13,6 +13,9 @@ from ralph.environments.registry import ECOSYSTEMS
 _SETUP = "setup"
 """A file in a copy's own directory with the hash of the setup command that was run."""
 
+_PREPARED = "prepared"
+"""A file in a copy's own directory that marks that it was prepared before."""
+
 
 def is_needed(copy: Copy, environment: Mapping[str, str], setup: str) -> bool:
     """Whether there is anything to prepare."""
@@ -22,7 +25,7 @@ def is_needed(copy: Copy, environment: Mapping[str, str], setup: str) -> bool:
 
 def prepare(copy: Copy, tools: Tools, setup: str, run_setup: Callable[[str], None]) -> None:
     """Run the user's setup command unless it was run in this copy before, then make what is still missing."""
-    given = {} if copy.own.exists() else python.given(copy, tools.environment)
+    given = {} if (copy.own / _PREPARED).exists() else python.given(copy, tools.environment)
     copy.own.mkdir(parents=True, exist_ok=True)
     if setup and not _was_run(copy.own, setup):
         python.prepare_active(copy, tools)
@@ -35,6 +38,7 @@ def prepare(copy: Copy, tools: Tools, setup: str, run_setup: Callable[[str], Non
     for each in ECOSYSTEMS:
         if each.detect(copy, tools.environment):
             each.prepare(copy, tools)
+    (copy.own / _PREPARED).touch()
 
 
 def _was_run(own: Path, setup: str) -> bool:

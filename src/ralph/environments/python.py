@@ -8,12 +8,13 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ralph.environments.base import Copy, Tools, inside, repointed_list
+from ralph.environments.base import Copy, NotPrepared, Tools, inside, repointed_list
 from ralph.environments.python_install import (
+    ToInstall,
     build_into,
-    changed_requirements,
     is_shared,
     own_environment,
+    to_install,
 )
 from ralph.environments.python_installed import (
     RECORD,
@@ -61,11 +62,11 @@ def prepare(copy: Copy, tools: Tools) -> None:
         return
     _copy_version_files(copy)
     for installed in needed:
-        layer, is_changed = _layer_of(copy, installed), bool(changed_requirements(copy, installed))
-        if is_half_made(layer) or (is_changed and is_untouched(layer, installed.prefix)):
+        layer, lacking = _layer_of(copy, installed), to_install(copy, installed)
+        if is_half_made(layer) or (lacking is not None and is_untouched(layer, installed.prefix)):
             shutil.rmtree(layer)
         if not os.path.lexists(layer):
-            _make(copy, installed, layer, tools, is_changed=is_changed)
+            _make(copy, installed, layer, lacking, tools)
 
 
 def given(copy: Copy, environment: Mapping[str, str]) -> dict[str, tuple[int, int]]:
@@ -87,15 +88,31 @@ def _is_same_link(path: Path, other: Path) -> bool:
     return path.is_symlink() and other.is_symlink() and os.readlink(path) == os.readlink(other)
 
 
-def _make(copy: Copy, installed: PythonEnvironment, layer: Path, tools: Tools, *, is_changed: bool) -> None:
-    """Make one layer, over a shared environment if the copy requires something else than the user's checkout."""
-    seen, below = own_environment(copy, installed, tools) if is_changed else (copy, installed)
+def _make(
+    copy: Copy, installed: PythonEnvironment, layer: Path, lacking: ToInstall | None, tools: Tools
+) -> None:
+    seen, below = _below(copy, installed, lacking, tools)
     try:
         make_layer(seen, below, layer, installed.prefix)
         build_into(seen, below, layer, tools)
     except BaseException:
         shutil.rmtree(layer, ignore_errors=True)
         raise
+
+
+def _below(
+    copy: Copy, installed: PythonEnvironment, lacking: ToInstall | None, tools: Tools
+) -> tuple[Copy, PythonEnvironment]:
+    """What a layer lies on: the user's environment, or a shared one if the copy requires more."""
+    if lacking is None:
+        return copy, installed
+    try:
+        return own_environment(copy, installed, lacking, tools)
+    except NotPrepared as problem:
+        if lacking.is_changed:
+            raise
+        tools.tell(f"{problem} Until then, checks use {installed.prefix} as it is.")
+        return copy, installed
 
 
 def _needed(copy: Copy, environment: Mapping[str, str]) -> list[PythonEnvironment]:
@@ -165,6 +182,11 @@ def _layers(copy: Copy) -> Iterator[tuple[Path, Path]]:
             yield record.parent, Path(json.loads(text)["instead_of"])
 
 
+def describe(copy: Copy, environment: Mapping[str, str]) -> str:
+    where = (inside(each.prefix, copy.origin) or each.prefix for each in _needed(copy, environment))
+    return f"worktrees and clean copies get a layer over {', '.join(map(str, where))} that imports their own files"
+
+
 # ---- what leads out ----
 
 
@@ -192,17 +214,16 @@ def reads(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
 # ---- what cannot be copied ----
 
 
-def compiled(copy: Copy, environment: Mapping[str, str], tracked: frozenset[str]) -> list[str]:
-    """Compiled extensions in the sources that git does not track, so that a copy lacks them."""
+def compiled(copy: Copy, environment: Mapping[str, str]) -> list[str]:
+    """Compiled extensions in the sources that the user's environment imports, by their paths in the checkout."""
     roots = {
         root
         for installed in in_use(copy, environment)
         for root in import_roots(copy, installed)
         if root.is_dir()
     }
-    found = (path for root in roots for path in _compiled_below(root))
-    relative = (inside(path, copy.origin) for path in found)
-    return sorted({str(path) for path in relative if path is not None and str(path) not in tracked})
+    relative = (inside(path, copy.origin) for root in roots for path in _compiled_below(root))
+    return sorted({str(path) for path in relative if path is not None})
 
 
 def _compiled_below(root: Path) -> Iterator[Path]:

@@ -98,13 +98,12 @@ def outside(environment: Mapping[str, str]) -> Iterator[PythonEnvironment]:
         found = of_venv(Path(active))
         if found is not None:
             yield found
-    for name in ("python3", "python"):
-        program = shutil.which(name, path=environment.get("PATH", os.defpath))
-        if program is not None:
-            directory = Path(program).parent
-            found = of_venv(directory.parent) or probed(program, tuple(sorted(environment.items())))
-            if found is not None:
-                yield replace(found, scripts=tuple(dict.fromkeys((*found.scripts, directory))))
+    path = environment.get("PATH", os.defpath)
+    programs = filter(None, (shutil.which(name, path=path) for name in ("python3", "python")))
+    for directory, program in {Path(each).parent: each for each in programs}.items():
+        found = of_venv(directory.parent) or probed(program, tuple(sorted(environment.items())))
+        if found is not None:
+            yield replace(found, scripts=tuple(dict.fromkeys((*found.scripts, directory))))
 
 
 def of_venv(prefix: Path) -> PythonEnvironment | None:
@@ -221,7 +220,8 @@ def repointed(copy: Copy, text: str) -> str:
 
 
 def leads_back(copy: Copy, text: str) -> bool:
-    return repointed(copy, text) != text
+    literals = (found["path"] for found in _LITERAL.finditer(text))
+    return copy.leads_back(text) or any(inside(path, copy.origin) is not None for path in literals)
 
 
 def lines_of(path: Path, text: str) -> list[tuple[str, str | None]]:
@@ -265,15 +265,21 @@ def import_roots(copy: Copy, installed: PythonEnvironment) -> list[Path]:
     return [each for each in found if each.exists()]
 
 
-def names_of(installed: PythonEnvironment) -> frozenset[str]:
-    """The normalised names of the installed distributions."""
-    return frozenset(
-        normal(entry.name.partition("-")[0])
-        for site in installed.sites
-        if site.is_dir()
-        for entry in os.scandir(site)
-        if entry.name.endswith((".dist-info", ".egg-info"))
-    )
+def versions_of(installed: PythonEnvironment) -> dict[str, str]:
+    """The installed distributions by their normalised names, with their versions."""
+    found: dict[str, str] = {}
+    for site in installed.sites:
+        for entry in os.scandir(site) if site.is_dir() else ():
+            stem, ending = os.path.splitext(entry.name)
+            if ending in (".dist-info", ".egg-info"):
+                name, _, version = stem.partition("-")
+                found.setdefault(normal(name), version)
+    return found
+
+
+def programs_of(installed: PythonEnvironment) -> frozenset[str]:
+    """The names of the programs of an environment."""
+    return frozenset(each for directory in installed.scripts for each in os.listdir(directory))
 
 
 def normal(name: str) -> str:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,9 @@ def _of_pyproject(text: str) -> str:
 class PythonProject(Struct, frozen=True):
     """A project's own requirements, also its extras and dependency groups, each with what it lists."""
 
+    name: str
     requires: list[str]
+    scripts: list[str]
     extras: dict[str, list[str]]
     groups: dict[str, list[str]]
     is_workspace: bool
@@ -100,7 +102,9 @@ def project_at(directory: Path) -> PythonProject:
     project = _table(data, "project")
     extras = _table(project, "optional-dependencies")
     return PythonProject(
+        normal(project["name"]) if isinstance(project.get("name"), str) else "",
         _strings(project.get("dependencies")),
+        list(_table(project, "scripts")),
         {name: _strings(value) for name, value in extras.items()},
         {name: _strings(value) for name, value in _table(data, "dependency-groups").items()},
         "workspace" in uv,
@@ -108,19 +112,59 @@ def project_at(directory: Path) -> PythonProject:
     )
 
 
-def installed_among(listed: dict[str, list[str]], names: frozenset[str]) -> list[str]:
-    """The extras or groups of which everything is installed."""
-    return [name for name, requires in listed.items() if requires and _are_installed(requires, names)]
+def in_use_among(listed: dict[str, list[str]], names: frozenset[str]) -> list[str]:
+    """The extras or groups that the user has installed: most of what they list is there."""
+    found = []
+    for name, requires in listed.items():
+        required = [each for text in requires if (each := required_name(text))]
+        if required and 2 * sum(each in names for each in required) >= len(required):
+            found.append(name)
+    return found
 
 
-def _are_installed(requires: Iterable[str], names: frozenset[str]) -> bool:
-    return {normal(re.split(r"[^\w.-]", each.strip())[0]) for each in requires} <= names
+def missing_from(directory: Path, names: frozenset[str], programs: frozenset[str]) -> list[str]:
+    """What a project requires, or has as a script, and the environment lacks."""
+    project = project_at(directory)
+    listed = [
+        *project.requires,
+        *(each for extra in in_use_among(project.extras, names) for each in project.extras[extra]),
+        *(each for group in in_use_among(project.groups, names) for each in project.groups[group]),
+    ]
+    required = [each for text in listed if (each := required_name(text))]
+    scripts = project.scripts if project.name in names else []
+    return [each for each in required if each not in names] + [
+        each for each in scripts if each not in programs
+    ]
 
 
-def is_installed_file(text: str, names: frozenset[str]) -> bool:
-    """Whether everything that a requirements file lists is installed."""
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return _are_installed((line for line in lines if re.match(r"\w", line) and "/" not in line), names)
+def listed_in(text: str) -> list[str]:
+    """The names in a requirements file."""
+    return [each for line in text.splitlines() if (each := required_name(line))]
+
+
+def is_in_use(text: str, names: frozenset[str]) -> bool:
+    """Whether most of what a requirements file lists is installed."""
+    return bool(in_use_among({"": text.splitlines()}, names)) or not listed_in(text)
+
+
+def required_name(text: str) -> str:
+    """The normalised name of a requirement that holds everywhere; "" for options, paths, and those with a condition."""
+    text = text.partition("#")[0].strip()
+    match = re.match(r"[A-Za-z0-9][\w.-]*(?=\s*(?:$|[\[<>=!~@(,]))", text)
+    return normal(match[0]) if match and ";" not in text else ""
+
+
+_LOCKED = re.compile(
+    r'^name = "([^"]+)"\nversion = "([^"]+)"\nsource = \{ (?:registry|git|url)', re.MULTILINE
+)
+
+
+def differs_from_lock(lock: str, versions: Mapping[str, str]) -> bool:
+    """Whether an installed version is none of those in uv's lock file."""
+    locked: dict[str, set[str]] = {}
+    for name, version in _LOCKED.findall(lock):
+        locked.setdefault(name, set()).add(version)
+    return any(version not in locked.get(name, {version}) for name, version in versions.items())
 
 
 def version_files(directory: Path) -> list[Path]:

@@ -25,6 +25,7 @@ from ralph.core.model import (
     Check,
     Ended,
     Exit,
+    Flow,
     Left,
     Purpose,
     Ran,
@@ -32,6 +33,7 @@ from ralph.core.model import (
     Usage,
     Verdict,
 )
+from ralph.environments import missing
 from ralph.errors import RalphError
 from ralph.loop.agent_runner import AgentCall, AgentRunner, empty_directory
 from ralph.loop.confinement import path_of
@@ -183,7 +185,12 @@ class RunCheckContext(Struct, frozen=True):
             except GitError:
                 raise
             except RalphError as error:
-                return Shell(Exit(error=errno.EIO), CommandOutput(error.text), log="")
+                return Shell(
+                    Exit(error=errno.EIO),
+                    CommandOutput(error.text),
+                    log="",
+                    explanation=error.message.rstrip("."),
+                )
             except OSError as error:
                 text = f"{directory}: {error.strerror}"
                 return Shell(Exit(error=error.errno or 0), CommandOutput(text), log="")
@@ -193,6 +200,7 @@ class RunCheckContext(Struct, frozen=True):
                 done = self._in_copy(done, rerun, command, copy)
                 if not is_clean:
                     self.runner.copies.carry_back(copy)
+            done = self._explained(done, is_copy=is_clean)
         if done.exit.ended is None:
             self.runner.known[key] = done
         return done
@@ -207,7 +215,10 @@ class RunCheckContext(Struct, frozen=True):
             with broken(copy, names):
                 again = rerun()
             if again.exit.code == 0:
-                return Shell(Exit(error=errno.EXDEV), CommandOutput(not_shown(leads)), done.log)
+                explanation = not_shown(leads)
+                return Shell(
+                    Exit(error=errno.EXDEV), CommandOutput(explanation), done.log, explanation=explanation
+                )
             runner.shown.add(command)
         return done
 
@@ -279,6 +290,22 @@ class RunCheckContext(Struct, frozen=True):
             if lost := reader.close():
                 runner.context.tell(Notice(f".ralph/{name} is incomplete: {lost}"))
         return Shell(exit, reader.output(), f".ralph/{name}", lost)
+
+    def _explained(self, done: Shell, *, is_copy: bool) -> Shell:
+        """The same with what was missing, if the command failed in a clean copy or in the worktree of a task."""
+        plan, vcs = self.runner.plan, self.runner.context.vcs
+        if not done.exit.code or not (is_copy or plan.flow is Flow.WORK):
+            return done
+        found = missing.look(done.exit.code, done.output)
+        if found is None:
+            return done
+        try:
+            with self.runner.git:
+                files = vcs.known_files(plan.base)
+        except GitError:  # the verdict does not depend on it
+            return done
+        place = missing.CLEAN_COPY if is_copy else missing.WORKTREE
+        return replace(done, explanation=missing.explained(found, files, place, vcs.project))
 
     def _log_name(self) -> str:
         """The log name; a second command of the same check gets a number."""

@@ -62,7 +62,7 @@ def runner(warden: Warden, directory: int) -> RunCommand:
 class ConfinedRun(Struct, frozen=True):
     """The directories of a run: its worktree, and state out of the sandbox's reach; `environment` overrides ours.
 
-    `reads`: what its commands read of the user's environments.
+    `reads` and `writes`: what its commands read and write of installed environments outside the worktree.
     """
 
     plan: Plan
@@ -71,6 +71,7 @@ class ConfinedRun(Struct, frozen=True):
     streams: Path
     environment: Mapping[str, str] | None = None
     reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -307,7 +308,7 @@ class Confinement:
         folder = [task.path] if task else []
         if task and os.path.isfile(bus := os.path.join(os.path.dirname(task.path), PROJECT_BUS)):
             folder.append(bus)
-        found = [self._worktree, *self._git[0], *folder, *self._given[0]]
+        found = [self._worktree, *self._git[0], *folder, *self._run.writes, *self._given[0]]
         if too_much := next((path for path in found if is_too_much(path, self._home)), None):
             raise RalphError(
                 f"sandbox: {too_much} cannot be writable because it contains home directories.",

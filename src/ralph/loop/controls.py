@@ -71,10 +71,9 @@ _UTILITIES = frozenset(
 
 def leads_of(copy: CheckCopy, command: str) -> list[str]:
     """What leads a command from the copy to the user's checkout, if it may run code."""
-    if not _runs_code(command):
-        return []
     named = [f"the command names {copy.copy.origin}"] if _names(copy.copy, command) else []
-    return [*copy.leads, *named]
+    found = [*copy.leads, *named]
+    return found if found and _runs_code(command) else []
 
 
 def _names(copy: Copy, command: str) -> bool:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
 
+from ralph.core.command_output import CommandOutput, shorten
 from ralph.core.events import Notice
 from ralph.core.model import Ended, Plan
-from ralph.environments import prepare
-from ralph.environments.base import Copy, ToolOutput, NotPrepared
+from ralph.environments import prepare, python
+from ralph.environments.base import Copy, NotPrepared, ToolOutput
 from ralph.errors import RalphError
 from ralph.loop.confinement import Confinement
 from ralph.loop.run_context import RunContext, Tell
 from ralph.process.client import Warden, child_environment, output_of
 from ralph.scm.repository import Repository
 from ralph.scm.version_control import VersionControl
-from ralph.scm.worktrees import wipe
+from ralph.scm.worktrees import own_directory, wipe
 from ralph.store.files import opened_directory
 
 MAX_SETUP_OUTPUT = 1500
@@ -76,7 +77,7 @@ class Preparer(Struct, frozen=True):
         self.tell(f"Setting up {self.copy.top}: {setup}")
         done = self.run(["/bin/sh", "-c", setup], self.copy.directory)
         if done.code != 0:
-            shown = done.output[-MAX_SETUP_OUTPUT:]
+            shown = shorten(CommandOutput(done.output), MAX_SETUP_OUTPUT).text
             raise RalphError(f"ralph.setup failed in {self.copy.directory}: {setup}: {shown}")
 
 
@@ -127,6 +128,8 @@ class Copies:
         if self._shared is not None:
             _removed(self._shared[1].whole)
             self._shared = None
+        with suppress(OSError):
+            self._context.copies.rmdir()
 
     def carry_back(self, copy: CheckCopy) -> None:
         """Put the files that a check has rewritten, such as a formatter, into the worktree too."""
@@ -167,16 +170,37 @@ class Copies:
         return CheckCopy(whole, copy, environment, tuple(reads), tuple(leads), written)
 
 
-def environment_of(plan: Plan, worktree: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables for commands in a worktree, and the directories outside of it that they read."""
+class WorktreeEnvironment(Struct, frozen=True):
+    """The variables for commands in a worktree, and the directories outside of it that they read and write."""
+
+    variables: dict[str, str]
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+def environment_of(plan: Plan, worktree: Repository) -> WorktreeEnvironment:
     copy, base = worktree_copy(plan, worktree), child_environment({})
-    return prepare.variables(copy, base), tuple(prepare.reads(copy, base))
+    variables = prepare.variables(copy, base)
+    own = (str(copy.own),) if copy.own.is_dir() else ()
+    return WorktreeEnvironment(variables, tuple(prepare.reads(copy, base)), own)
 
 
 def worktree_copy(plan: Plan, worktree: Repository) -> Copy:
-    """A worktree as a copy. What its environment needs outside the tree is kept in its git directory."""
+    """A worktree as a copy of the user's checkout."""
     project = os.path.relpath(plan.directory, worktree.top)
-    return Copy(worktree.top, Path(plan.origin), project, worktree.git_dir / "ralph")
+    return Copy(worktree.top, Path(plan.origin), project, own_directory(worktree.top))
+
+
+def check_compiled(
+    copy: Copy, environment: Mapping[str, str], missing: Callable[[list[str]], list[str]]
+) -> None:
+    """Raise an error if the project has compiled extensions in its sources that copies of it lack."""
+    found = missing(names) if (names := python.compiled(copy, environment)) else []
+    if found:
+        raise RalphError(
+            f"{found[0]} is compiled in the source tree and not tracked by git, so copies of the project lack it.",
+            "Set ralph.setup to the command that builds it, for example `pip install -e .`.",
+        )
 
 
 def _without_bytecode(top: Path) -> None:

@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ralph.core.events import Event, Notice
 from ralph.core.model import Plan
 from ralph.errors import RalphError
@@ -60,8 +62,15 @@ def opened_run(
     reporter = BusReporter(tell, folder) if folder else None
     clock = clock or Clock()
     inbox = Inbox(runs, plan.run, wakeup, clock, reporter or tell)
-    environment, reads = _environment(plan, repository)
-    confined = ConfinedRun(plan, repository, real(home.path), real(streams), reads=reads)
+    environment, confined = (
+        child_environment({}),
+        ConfinedRun(plan, repository, real(home.path), real(streams)),
+    )
+    if plan.origin and repository is not None:
+        from ralph.loop.copies import environment_of  # only worktrees need it
+
+        made = environment_of(plan, repository)
+        environment, confined = made.variables, replace(confined, reads=made.reads, writes=made.writes)
     with (
         Runtime(Path(plan.directory)) as runtime,
         opened_directory(str(streams)) as streams_directory,
@@ -71,6 +80,8 @@ def opened_run(
         opened_confinement(confined, warden, runtime.project) as confinement,
         _story_board(plan, runtime, home, vcs, tell) as stories,
     ):
+        if plan.has_clean_checks and not (plan.setup or plan.origin):
+            _check_copies(plan, vcs)
         yield RunContext(
             plan=plan,
             runs=runs,
@@ -97,13 +108,13 @@ def opened_run(
         )
 
 
-def _environment(plan: Plan, repository: Repository | None) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables of agents and checks, and the directories outside the worktree that they read."""
-    if not plan.origin or repository is None:
-        return child_environment({}), ()
-    from ralph.loop.copies import environment_of  # only worktrees need it
+def _check_copies(plan: Plan, vcs: VersionControl) -> None:
+    """Raise an error now if a clean copy of the project could never work."""
+    from ralph.environments.base import Copy
+    from ralph.loop.copies import check_compiled
 
-    return environment_of(plan, repository)
+    project = os.path.relpath(plan.directory, vcs.top)
+    check_compiled(Copy(vcs.top, vcs.top, project, vcs.top), child_environment({}), vcs.ignored)
 
 
 def _secrets(plan: Plan, more: frozenset[str]) -> Secrets:

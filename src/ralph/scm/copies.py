@@ -1,4 +1,4 @@
-"""Copies of a tree as a repository of their own: tools that ask git work there, and nothing they do reaches the user's."""
+"""Turns a copy of a tree into a separate repository: tools that ask git work there, and the user's stays untouched."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class Snapshots:
         return WorkTree(tree, tuple(copy.nested), tuple(copy.left_out))
 
     def write(self, directory: Path, tree: str = "") -> None:
-        """Write a tree into an empty directory, as a repository of its own.
+        """Write a tree into an empty directory, as a separate repository.
 
         By default the current tree, without git-ignored files and untracked caches.
         """

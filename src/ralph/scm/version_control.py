@@ -99,9 +99,10 @@ class VersionControl:
         """The top of the repository; outside git, the project."""
         return self._repository.top if self._repository is not None else Path(self._plan.directory)
 
-    @property
-    def has_copies(self) -> bool:
-        return self._snapshots is not None
+    def ignored(self, names: Sequence[str]) -> list[str]:
+        """Those of the files that git ignores. Names are relative to the top."""
+        found = self._history.git.ignored(names) if self._history is not None else set()
+        return [name for name in names if name in found]
 
     def write_copy(self, target: Path, tree: str = "") -> None:
         """Write a copy of the repository, without git-ignored files: a tree, or what is in the files now."""
@@ -109,6 +110,18 @@ class VersionControl:
             raise RalphError("A clean guardrail needs a git repository.")
         target.mkdir(parents=True)
         self._snapshots.write(target, tree)
+
+    @property
+    def project(self) -> str:
+        """The project's directory in its repository, "." for the top or outside git."""
+        top = self._repository.top if self._repository is not None else Path(self._plan.directory)
+        return Path(self._plan.directory).relative_to(top).as_posix()
+
+    def known_files(self, base: str) -> set[str]:
+        """The files of the repository that git does not ignore, and those of a commit or of the run's start."""
+        if self._history is None:
+            return set()
+        return self._history.files(base) | self._history.present()
 
     def diff(self, base: str) -> str:
         """All changes since a commit as text, with new files but without git-ignored files and caches."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -213,6 +213,11 @@ class OpenProjectRepo(Struct, frozen=True):
                 return False
             return tree.keep(message, found.left_out())
 
+    def has_changes(self, repository: Repository, scratch: Path) -> bool:
+        """Whether there is anything that `keep` would commit."""
+        with self.tree(repository) as tree:
+            return Baseline(Git(repository, tree.runner), scratch).has_changes() or tree.is_merging()
+
     def put_back(
         self, repository: Repository, branch: str, run: str, snapshot: str, scratch: Path
     ) -> list[str]:
@@ -355,9 +360,13 @@ class OpenProjectRepo(Struct, frozen=True):
         numbers = range(1, attempts + 1)
         worktrees = [self.repo.worktree(task, attempt) for attempt in numbers]
         problems = self.remove(self.repo.merge_worktree(task), *worktrees)
-        branches = (f"refs/heads/{branch_of(task, attempt)}" for attempt in numbers)
-        self.worktrees.delete_refs(*branches, _proved(task), _trusted(task))
+        self.delete_branches(task, [branch_of(task, attempt) for attempt in numbers])
         return problems
+
+    def delete_branches(self, task: str, branches: Iterable[str]) -> None:
+        """Delete these branches of a task, and its refs that only make sense with all of them."""
+        names = (f"refs/heads/{branch}" for branch in branches)
+        self.worktrees.delete_refs(*names, _proved(task), _trusted(task))
 
     def remove(self, *worktrees: Path) -> list[str]:
         """Remove worktrees; returns why any could not be removed. Files of another user may be in them."""

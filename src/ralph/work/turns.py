@@ -37,7 +37,7 @@ from ralph.environments.prepare import is_needed
 from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.loop import confinement
-from ralph.loop.copies import Preparer, worktree_copy
+from ralph.loop.copies import Preparer, check_compiled, worktree_copy
 from ralph.notify.sender import targets_of
 from ralph.process.client import Wakeup, Warden, child_environment
 from ralph.runs import locking, session
@@ -159,12 +159,19 @@ class TaskTurn:
         copy, base = worktree_copy(plan, worktree), child_environment({})
         if not is_needed(copy, base, plan.setup):
             return
+        if not plan.setup:
+            check_compiled(
+                copy, base, lambda names: [each for each in names if not (worktree.top / each).exists()]
+            )
+        copy.own.mkdir(parents=True, exist_ok=True)
         with (
             opened_directory(plan.directory) as directory,
             Warden(self.wakeup) as warden,
             tempfile.TemporaryDirectory(prefix="ralph-setup-") as scratch,
             confinement.opened_confinement(
-                confinement.ConfinedRun(plan, worktree, home, Path(scratch)), warden, directory
+                confinement.ConfinedRun(plan, worktree, home, Path(scratch), writes=(str(copy.own),)),
+                warden,
+                directory,
             ) as confined,
         ):
             Preparer(copy, None, self.context.home.environments, base, warden, confined, self.tell).prepare(
@@ -189,8 +196,11 @@ class TaskTurn:
         return self.context.home.streams(run) / "scm"
 
     def runs_in(self, task: Task, path: Path) -> Iterator[Run]:
-        """The runs of a task in one worktree, newest first."""
-        return (run for run in self.runs.of_task(self.context.project, task.id) if run.directory == str(path))
+        """The runs of a task in one worktree, newest first, without those before `ralph task reset`."""
+        runs = self.runs.of_task(self.context.project, task.id)
+        ids, last = [run.id for run in runs], self.tasks.progress(task.id).reset
+        runs = runs[: ids.index(last)] if last in ids else runs
+        return (run for run in runs if run.directory == str(path))
 
     def budget(self, task: Task) -> BudgetLeft:
         """The budget of this run: the rest of the total budget and of the task's own budget."""
