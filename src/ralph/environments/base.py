@@ -53,7 +53,7 @@ class Copy(Struct, frozen=True):
     def _origins(self) -> re.Pattern[str]:
         """The path of the user's checkout, as it was given and without links."""
         names = {str(self.origin), os.path.realpath(self.origin)}
-        return re.compile(rf"(?:{'|'.join(map(re.escape, names))})(?![\w.-])")
+        return re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w.-])")
 
 
 class ToolOutput(Struct, frozen=True):
@@ -109,8 +109,14 @@ class Ecosystem(Protocol):
     def leads_out(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
         """What still leads from the copy back to the user's checkout, for the user to read."""
 
+    def describe(self, copy: Copy, environment: Mapping[str, str]) -> str:
+        """What was found in the user's checkout and what a copy gets of it, in one line for `ralph doctor`."""
+
     def reads(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
-        """Directories outside the copy that its commands read."""
+        """Directories outside the copy that its commands read, with the user's `environment`.
+
+        Nothing in a worktree may add to them: its agent can have written it.
+        """
 
 
 class NotPrepared(Exception):
@@ -123,7 +129,7 @@ class NotPrepared(Exception):
 def inside(path: str | Path, directory: Path) -> Path | None:
     """The path relative to a directory that contains it, by name or by its real path; None if outside."""
     for each, base in (
-        (Path(path), directory),
+        (Path(os.path.normpath(path)), directory),
         (Path(os.path.realpath(path)), Path(os.path.realpath(directory))),
     ):
         if each.is_relative_to(base):
@@ -145,12 +151,13 @@ def directories(top: Path, skipped: frozenset[str]) -> Iterator[Path]:
             Path(entry.path)
             for each in level
             if each.name not in skipped
-            for entry in _entries(each)
+            for entry in entries_of(each)
             if entry.is_dir(follow_symlinks=False) and entry.name != ".git"
         ]
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def entries_of(directory: Path) -> list[os.DirEntry[str]]:
+    """What lies in a directory, sorted; nothing if it cannot be read."""
     try:
         return sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:

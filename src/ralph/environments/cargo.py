@@ -89,6 +89,10 @@ def _toml(file: Path) -> dict[str, Any]:
         return {}
 
 
+def describe(copy: Copy, environment: Mapping[str, str]) -> str:
+    return "the registry is shared; every copy has its own build output"
+
+
 def leads_out(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
     """Packages and settings with a path in the user's checkout."""
     files = [copy.top / place / "Cargo.toml" for place in _places(copy)]

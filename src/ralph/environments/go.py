@@ -125,6 +125,10 @@ def _module_cache(settings: Mapping[str, str]) -> Path:
     return Path(settings.get("GOMODCACHE") or Path(path) / "pkg" / "mod")
 
 
+def describe(copy: Copy, environment: Mapping[str, str]) -> str:
+    return "module and build caches are shared; paths in settings lead to the copy"
+
+
 def leads_out(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
     """Modules that a go.mod or go.work of the copy takes from the user's checkout."""
     return [

@@ -64,6 +64,10 @@ def _home(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("GRADLE_USER_HOME") or Path(home) / ".gradle")
 
 
+def describe(copy: Copy, environment: Mapping[str, str]) -> str:
+    return "its home is shared; every copy has its own project cache and build output"
+
+
 def leads_out(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
     """Scripts and properties that name the user's checkout, and builds that take artefacts from Maven's repository."""
     files = [

@@ -143,6 +143,10 @@ def variables(copy: Copy, environment: Mapping[str, str]) -> Mapping[str, str]:
     return found
 
 
+def describe(copy: Copy, environment: Mapping[str, str]) -> str:
+    return "the local repository is shared, without what was installed there from this project"
+
+
 def leads_out(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
     """Files that name the user's checkout, and a local repository that cannot be replaced."""
     files = [place / "pom.xml" for place in _places(copy)]

@@ -111,6 +111,10 @@ def variables(copy: Copy, environment: Mapping[str, str]) -> Mapping[str, str]:
     return {key: value for key, value in found.items() if value != environment[key]}
 
 
+def describe(copy: Copy, environment: Mapping[str, str]) -> str:
+    return "node_modules is copied, and its links lead to the copy"
+
+
 def leads_out(copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
     """Links, search paths, dependencies and configuration that lead to the user's checkout."""
     return [*_links(copy), *_search_paths(copy, environment), *_dependencies(copy), *_configuration(copy)]

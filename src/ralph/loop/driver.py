@@ -129,6 +129,8 @@ class Driver:
             return self._interrupted()
         except (RalphError, OSError) as error:
             return self._give_up(error)
+        finally:
+            self._checks.close()
 
     def _do_until_git_works(self, step: Step, seq: int) -> Result:
         """Do a step; if git fails, try again. An error of git is never an answer: the last one stops the run."""
@@ -415,8 +417,9 @@ class Driver:
         answer = state.ran.text if state.ran is not None else ""
         board = state.after.board if state.after else None
         legal = board.legal if board else ""
+        tree = state.after.tree if state.after else ""
         return CheckedIteration(
-            step.iteration, state.limits.iterations, seq, answer, state.claimed, left, legal
+            step.iteration, state.limits.iterations, seq, answer, state.claimed, left, legal, tree
         )
 
     # ---- Restore ----
