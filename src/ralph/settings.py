@@ -207,8 +207,8 @@ class WorkSettings(_Base, frozen=True):
     setup: Annotated[
         str,
         says(
-            "Command run with `sh -c` in every new worktree, for example `npm ci` or"
-            " `git submodule update --init`."
+            "Command run with `sh -c` in every new worktree and clean copy, for example `npm ci` or"
+            " `git submodule update --init`. It runs again when it changes."
         ),
     ] = ""
     max_per_agent: Annotated[

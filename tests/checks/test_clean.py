@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from conftest import Project
 
@@ -41,15 +42,24 @@ def test_the_copy_has_everything_else(repository: Project) -> None:
 def test_without_a_repository_it_is_red(project: Project) -> None:
     """Without git there is no clean copy, and the message says so."""
     code, err = run(project, "true", "true")
-    assert (code, "failed (could not be run)" in err) == (1, True)
+    assert (code, "A clean guardrail needs a git repository" in err) == (1, True)
 
 
 def test_nothing_is_left(repository: Project) -> None:
     """The copy is removed after the guardrail."""
     assert run(repository, "true", f"pwd > {repository.path}/where")[0] == 0
     where = (repository.path / "where").read_text().strip()
-    assert where.rpartition("/")[2].startswith("ralph-clean-")
-    assert not (repository.path.parent / where).exists()
+    assert where.endswith(f"/{repository.path.name}"), "the copy has the name of the project"
+    assert where != str(repository.path)
+    assert not Path(where).exists()
+
+
+def test_git_works_in_the_copy(repository: Project) -> None:
+    """The copy is a repository with the same commits, branches and tags; what a check does there stays there."""
+    repository.git("tag", "v1.2")
+    check = "git describe --tags && git log -1 && git status && git tag made-by-a-check && git branch -D main; true"
+    assert run(repository, "echo new > new.txt", f"{check} && git ls-files --error-unmatch new.txt")[0] == 0
+    assert repository.git("tag").split() == ["v1.2"]
 
 
 def test_files_with_a_filter_have_their_content(repository: Project) -> None:

@@ -9,7 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,10 @@ import pytest
 
 from conftest import RALPH, Project, Recorded, Result, some, wait_until
 from ralph.agents.registry import AGENTS
+from ralph.doctor.environments import environment_findings
+from ralph.doctor.finding import Finding, FindingState
 from ralph.doctor.installed import unknown_flags, used_flags, version_in
+from ralph.environments.base import Copy, Tools
 
 KNOWN = [name for name, agent in AGENTS.items() if agent.about is not None]
 KEYS = {key for agent in AGENTS.values() if agent.about for key in agent.about.keys}
@@ -587,3 +590,61 @@ def test_the_store_is_where_it_is(healthy: Machine) -> None:
     number = r"\d+(\.\d)? (bytes|KB|MB|GB|TB)"
     path = re.escape(str(healthy.project.home.path))
     assert re.fullmatch(rf"{path} is writable; {number} used, {number} free", found["found"])
+
+
+# ---- worktrees ----
+
+
+def test_a_lock_file_that_was_never_installed(healthy: Machine) -> None:
+    """A warning, until it is installed or `ralph.setup` is set, which is then shown."""
+    project = healthy.project
+    assert "ralph.setup" not in healthy.findings()
+    (project.path / "package-lock.json").write_text("{}")
+    assert healthy.findings()["ralph.setup"] == {
+        "name": "ralph.setup",
+        "state": "warning",
+        "found": "not set, and package-lock.json is not installed here: there is no node_modules",
+        "advice": 'Run `npm ci`. If worktrees of tasks need it too, set ralph.setup to "npm ci".',
+    }
+    assert healthy.code == 0
+    (project.path / "node_modules").mkdir()
+    assert "ralph.setup" not in healthy.findings()
+    project.settings(agent={"command": "claude"}, ralph={"setup": "npm ci"})
+    found = healthy.findings()["ralph.setup"]
+    assert (found["state"], found["found"]) == ("ok", "npm ci: runs in every new worktree of a task")
+
+
+class Wheels:
+    """An ecosystem that is found in projects with a file `wheels`."""
+
+    sources: Sequence[str] = ()
+    name = "Wheels"
+
+    def detect(self, copy: Copy, environment: Mapping[str, str]) -> bool:
+        return (copy.origin_directory / "wheels").exists()
+
+    def prepare(self, copy: Copy, tools: Tools) -> None:
+        raise AssertionError
+
+    def variables(self, copy: Copy, environment: Mapping[str, str]) -> Mapping[str, str]:
+        return {}
+
+    def leads_out(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
+        return ()
+
+    def describe(self, copy: Copy, environment: Mapping[str, str]) -> str:
+        return "worktrees get their own wheels"
+
+    def reads(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
+        return ()
+
+
+def test_what_worktrees_get(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line for each ecosystem of the project; none outside git."""
+    monkeypatch.chdir(repository.path)
+    assert environment_findings("", (Wheels(),)) == []
+    (repository.path / "wheels").touch()
+    expected = Finding("worktrees Wheels", FindingState.OK, "worktrees get their own wheels")
+    assert environment_findings("", (Wheels(),)) == [expected]
+    monkeypatch.chdir(repository.path.parent)
+    assert environment_findings("", (Wheels(),)) == []

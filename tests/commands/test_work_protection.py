@@ -70,8 +70,7 @@ def test_work_that_an_agent_merged_itself_is_still_verified(site: Site) -> None:
     assert site.work().code == 1
     state = site.state()
     assert state["status"] == "failed"
-    assert [run["role"] for run in state["runs"]] == ["coder", "merge", "coder"]
-    assert "On the merged tree: coder: external: Command exited with 1" in site.prompts("T-1.coder")[1]
+    assert [run["role"] for run in state["runs"]] == ["coder"], "its claim was checked in a fresh copy"
 
 
 def test_good_work_that_is_already_in_the_base_is_done(site: Site) -> None:

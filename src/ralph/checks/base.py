@@ -16,13 +16,21 @@ from ralph.core.model import Cause, Check, Exit, Verdict
 class Shell(Struct, frozen=True):
     """The result of a shell command: its exit, its output (the middle of a very long one is missing), and its log.
 
-    `lost`: why the log is incomplete, so that nobody knows what else was printed.
+    `lost`: why the log is incomplete, so that nobody knows what else was printed. `explanation`: why a
+    command failed in a copy of the project and what to do, a sentence without its full stop.
     """
 
     exit: Exit
     output: CommandOutput
     log: str
     lost: str = ""
+    explanation: str = ""
+
+    def because(self, reason: str) -> str:
+        """The reason why a check is red, with its explanation. A command that did not run has only that."""
+        if not self.explanation:
+            return reason
+        return self.explanation if self.exit.error is not None else f"{reason}: {self.explanation}"
 
 
 class JudgeAnswer(Struct, frozen=True):

@@ -33,13 +33,13 @@ def run(check: Check, context: CheckContext) -> Verdict:
         return Verdict(check.name, green=True, required=check.required, reason="exit code 0", log=done.log)
     reason = exit_text(done.exit, config.timeout_seconds)
     text = prompt.guardrail_failure(
-        config.command, reason, check.hint, done.log, done.output, context.truncate
+        config.command, reason, check.hint, done.log, done.output, context.truncate, done.explanation
     )
     return Verdict(
         check.name,
         green=False,
         required=check.required,
-        reason=reason,
+        reason=done.because(reason),
         feedback=Feedback(check.fail_action, text),
         log=done.log,
         excerpt=failing_lines(done.output),

@@ -15,7 +15,7 @@ from ralph.checks.base import CheckContext, Interrupted, Method, Shell
 from ralph.checks.excerpt import failing_lines
 from ralph.core import prompt
 from ralph.core.command_output import CommandOutput
-from ralph.core.model import Check, Ended, Feedback, Verdict
+from ralph.core.model import Check, Ended, Exit, Feedback, Verdict
 from ralph.errors import RalphError
 from ralph.scm.git import GitError
 
@@ -51,17 +51,19 @@ def run(check: Check, context: CheckContext) -> Verdict:
 def _red(
     check: Check, config: Config, context: CheckContext, reason: str, done: Shell | None = None
 ) -> Verdict:
-    output, log = (done.output, done.log) if done else (CommandOutput(), "")
-    text = prompt.verification_failure(config.command, reason, check.hint, log, output, context.truncate)
+    done = done or Shell(Exit(), CommandOutput(), "")
+    text = prompt.verification_failure(
+        config.command, reason, check.hint, done.log, done.output, context.truncate, done.explanation
+    )
     feedback = Feedback(check.fail_action, text)
     return Verdict(
         check.name,
         green=False,
         required=check.required,
-        reason=reason,
+        reason=done.because(reason),
         feedback=feedback,
-        log=log,
-        excerpt=failing_lines(output),
+        log=done.log,
+        excerpt=failing_lines(done.output),
     )
 
 

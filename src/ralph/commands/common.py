@@ -339,6 +339,13 @@ def project_settings() -> str | None:
     return str(path) if path.exists() else None
 
 
+def project_directory(top: Path) -> str:
+    """Return this directory, relative to the top of the repository, if it has settings; "." otherwise."""
+    from ralph.settings import DEFAULT_PATH
+
+    return str(Path.cwd().relative_to(top)) if DEFAULT_PATH.exists() else "."
+
+
 def work_settings() -> WorkSettings:
     """Load the settings for tasks."""
     return load_with_agent(project_settings(), {}, None).settings.ralph

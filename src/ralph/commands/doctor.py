@@ -42,8 +42,9 @@ def command(settings_file: str | None, timeout: int, sandbox: str | None, as_jso
     """Check that Ralph can run here, and show how to fix problems.
 
     Checks the configured agent, its fallbacks and the other agents that Ralph supports (version, flags,
-    login), the sandbox, the settings, git, the terminal, the state directory, and the system's support for
-    stopping processes. Agents only print their version and help: no provider is called, and no key is read.
+    login), the sandbox, the settings, git, what the worktrees of tasks need, the terminal, the state directory,
+    and the system's support for stopping processes. Agents only print their version and help: no provider is
+    called, and no key is read.
 
     Each line is ok, a warning (a run works, but something is missing or might fail) or an error: no agent is
     configured, the agent does not start, the settings are invalid, the state directory is not writable, or

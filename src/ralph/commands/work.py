@@ -16,6 +16,7 @@ from ralph.commands.common import (
     load_with_agent,
     make_look,
     open_home,
+    project_directory,
     project_settings,
     sandbox_options,
     view_options,
@@ -109,7 +110,14 @@ def command(
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)
     with (
         background.signals() as wakeup,
-        locked_project_repo(home, repository, where.project, wakeup, runs_hooks=not chosen.is_real) as repo,
+        locked_project_repo(
+            home,
+            repository,
+            where.project,
+            wakeup,
+            runs_hooks=not chosen.is_real,
+            subdirectory=project_directory(repository.top),
+        ) as repo,
     ):
         notifier = _notifier(home, where, settings, view.hear)
         work = Work(home, repo, settings, wakeup, notifier.hear, notifier.spent, chosen)

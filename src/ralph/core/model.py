@@ -515,7 +515,8 @@ class Plan(Struct, frozen=True):
 
     `run`: its id, "" until the store assigns one. `task_id`: the task that this run works on. `base`: the commit to
     diff against. `judge`: the agent that judges criteria; by default the first agent with a small model. `guard`:
-    None in plans older than the command guard.
+    None in plans older than the command guard. `origin`: the user's checkout, if the run works in a worktree.
+    `setup`: the command that installs what a copy of the project needs.
     """
 
     run: str
@@ -538,10 +539,21 @@ class Plan(Struct, frozen=True):
     judge: AgentSpec | None = None
     guard: Guarding | None = None
     sandbox: SandboxSpec = NO_SANDBOX
+    origin: str = ""
+    setup: str = ""
 
     @property
     def rules(self) -> FlowRules:
         return FLOW_RULES[self.flow]
+
+    @property
+    def has_clean_checks(self) -> bool:
+        return any('"isClean":true' in check.config for check in self.checks)
+
+    @property
+    def verifies_in_copy(self) -> bool:
+        """Whether a claim is checked in a fresh copy: the agent could have prepared its worktree for the checks."""
+        return bool(self.origin) and self.claim.kind is ClaimKind.TAG
 
 
 # ---- notifications ----

@@ -147,28 +147,33 @@ def has_tag(text: str, claim: ClaimRule) -> bool:
 
 
 def guardrail_failure(
-    command: str, exit_text: str, hint: str, log: str, output: CommandOutput, limit: int
+    command: str, exit_text: str, hint: str, log: str, output: CommandOutput, limit: int, missing: str = ""
 ) -> str:
-    """Feedback about a failed guardrail. The hint is never truncated; the output is data."""
-    return _with_output(f'Guardrail "{command}" failed with {exit_text}.', hint, log, output, limit)
+    """Feedback about a failed guardrail. The hint is never truncated; the output is data.
+
+    `missing`: what the command lacked in a copy of the project, a sentence without its full stop.
+    """
+    what = [f'Guardrail "{command}" failed with {exit_text}.', f"{missing}." if missing else ""]
+    return _with_output(what, hint, log, output, limit)
 
 
 def verification_failure(
-    command: str, reason: str, hint: str, log: str, output: CommandOutput, limit: int
+    command: str, reason: str, hint: str, log: str, output: CommandOutput, limit: int, missing: str = ""
 ) -> str:
     """Feedback about a failed command that verifies a task."""
-    return _with_output(f'Verification by "{command}" failed: {reason}.', hint, log, output, limit)
+    what = [f'Verification by "{command}" failed: {reason}.', f"{missing}." if missing else ""]
+    return _with_output(what, hint, log, output, limit)
 
 
 def old_tests_failure(what: str, log: str, output: CommandOutput, limit: int) -> str:
     """Feedback about tests that fail as they were when the run started."""
-    return _with_output(what, "", log, output, limit)
+    return _with_output([what], "", log, output, limit)
 
 
-def _with_output(what: str, hint: str, log: str, output: CommandOutput, limit: int) -> str:
+def _with_output(what: list[str], hint: str, log: str, output: CommandOutput, limit: int) -> str:
     safe = replace(output, head=neutralise(output.head), tail=neutralise(output.tail))
     shown = shorten(safe, limit)
-    lines = [what]
+    lines = [line for line in what if line]
     if hint:
         lines.append(f"Hint: {hint}")
     if log:

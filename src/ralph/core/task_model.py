@@ -155,7 +155,7 @@ class TaskProgress(Struct, frozen=True):
     `base`: the branch to merge into. `began`: the commit of that branch where the work started. `trusted`: the
     commit whose protected files count: the start of the work, later the tester's result. `attempt`: the winning
     attempt. `merged`: the resulting commit on the base branch. `after`: the last run before the current role; later
-    runs belong to that role.
+    runs belong to that role. `reset`: the last run before `ralph task reset`; its worktree and earlier ones are gone.
     """
 
     base: str = ""
@@ -168,6 +168,7 @@ class TaskProgress(Struct, frozen=True):
     attempt: int = 1
     merged: str = ""
     after: str = ""
+    reset: str = ""
 
     def reopened(self) -> TaskProgress:
         """Start again with the first role, keeping the existing work."""

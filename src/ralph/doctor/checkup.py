@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ralph.core.text import clean
 from ralph.doctor.agents import agent_findings
+from ralph.doctor.environments import environment_findings
 from ralph.doctor.finding import ABSENT, ERROR, OK, WARNING, Finding
 from ralph.doctor.installed import ask, look_up, version_in
 from ralph.errors import RalphError
@@ -48,6 +49,7 @@ def examine(settings_file: Path | None, wakeup: Wakeup, seconds: float) -> list[
         _sandbox(settings, wakeup),
         settings_finding,
         _git(settings, wakeup, seconds),
+        *environment_findings(settings.ralph.setup),
         _state_directory(),
         _processes(),
         _python(),

@@ -43,16 +43,20 @@ class Copy(Struct, frozen=True):
 
     def repointed(self, text: str) -> str:
         """A text in which all paths of the user's checkout lead to the copy."""
-        for origin in dict.fromkeys((str(self.origin), os.path.realpath(self.origin))):
-            text = re.sub(rf"{re.escape(origin)}(?![\w.-])", lambda _: str(self.top), text)
-        return text
+        return self._origins.sub(lambda _: str(self.top), text)
 
     def leads_back(self, text: str) -> bool:
         """Whether a text names the user's checkout."""
-        return self.repointed(text) != text
+        return self._origins.search(text) is not None
+
+    @property
+    def _origins(self) -> re.Pattern[str]:
+        """The path of the user's checkout, as it was given and without links."""
+        names = {str(self.origin), os.path.realpath(self.origin)}
+        return re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w.-])")
 
 
-class Done(Struct, frozen=True):
+class ToolOutput(Struct, frozen=True):
     """A command of an ecosystem that has ended, with its output. No code: it could not be started or was stopped."""
 
     code: int | None
@@ -71,7 +75,7 @@ class Tools(Protocol):
     @property
     def environment(self) -> Mapping[str, str]: ...
 
-    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> Done:
+    def run(self, argv: Sequence[str], directory: Path, variables: Mapping[str, str] = {}) -> ToolOutput:
         """Run a command, in the sandbox if there is one, with these variables in addition to `environment`.
 
         It can write in the copy and in `own`, so what goes to the cache is made there first.
@@ -82,9 +86,13 @@ class Tools(Protocol):
 
 
 class Ecosystem(Protocol):
-    """One way to install what a project needs. Each is a module with these functions."""
+    """One way to install what a project needs. Each is a module with these functions.
+
+    `sources`: the endings of its source files.
+    """
 
     name: str
+    sources: Sequence[str]
 
     def detect(self, copy: Copy, environment: Mapping[str, str]) -> bool:
         """Whether the user's checkout has something of this ecosystem that a copy needs."""
@@ -101,8 +109,14 @@ class Ecosystem(Protocol):
     def leads_out(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
         """What still leads from the copy back to the user's checkout, for the user to read."""
 
+    def describe(self, copy: Copy, environment: Mapping[str, str]) -> str:
+        """What was found in the user's checkout and what a copy gets of it, in one line for `ralph doctor`."""
+
     def reads(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
-        """Directories outside the copy that its commands read."""
+        """Directories outside the copy that its commands read, with the user's `environment`.
+
+        Nothing in a worktree may add to them: its agent can have written it.
+        """
 
 
 class NotPrepared(Exception):
@@ -115,7 +129,7 @@ class NotPrepared(Exception):
 def inside(path: str | Path, directory: Path) -> Path | None:
     """The path relative to a directory that contains it, by name or by its real path; None if outside."""
     for each, base in (
-        (Path(path), directory),
+        (Path(os.path.normpath(path)), directory),
         (Path(os.path.realpath(path)), Path(os.path.realpath(directory))),
     ):
         if each.is_relative_to(base):
@@ -137,12 +151,13 @@ def directories(top: Path, skipped: frozenset[str]) -> Iterator[Path]:
             Path(entry.path)
             for each in level
             if each.name not in skipped
-            for entry in _entries(each)
+            for entry in entries_of(each)
             if entry.is_dir(follow_symlinks=False) and entry.name != ".git"
         ]
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def entries_of(directory: Path) -> list[os.DirEntry[str]]:
+    """What lies in a directory, sorted; nothing if it cannot be read."""
     try:
         return sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:

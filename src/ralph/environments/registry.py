@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from ralph.environments import cargo, go, gradle, maven, node, python
 from ralph.environments.base import Ecosystem
 
-ECOSYSTEMS: tuple[Ecosystem, ...] = ()
+ECOSYSTEMS: tuple[Ecosystem, ...] = (python, node, go, cargo, maven, gradle)
+
+SOURCES = tuple(ending for each in ECOSYSTEMS for ending in each.sources)
+"""The endings of source files in all languages."""

@@ -63,7 +63,7 @@ class AgentRunner:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._plan = context.plan
-        self.environment = client.child_environment({})
+        self.environment = dict(context.environment)
 
     def call(
         self, call: AgentCall, of: int, directory: int | None = None, warden: client.Warden | None = None

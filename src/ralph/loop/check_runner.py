@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -33,6 +33,7 @@ from ralph.core.model import (
     Check,
     Ended,
     Exit,
+    Flow,
     Left,
     Purpose,
     Ran,
@@ -40,10 +41,11 @@ from ralph.core.model import (
     Usage,
     Verdict,
 )
+from ralph.environments import missing
 from ralph.errors import RalphError
 from ralph.loop.agent_runner import AgentCall, AgentRunner, empty_directory
 from ralph.loop.confinement import path_of
-from ralph.loop.copies import CopyOfProject
+from ralph.loop.old_files import CopyOfProject
 from ralph.loop.output import CheckLog
 from ralph.loop.run_context import RunContext
 from ralph.process import client
@@ -59,6 +61,9 @@ _FINAL: dict[Ended, Cause | None] = {
     Ended.BUDGET: None,
 }
 """Ends after which asking the judge again is pointless, and why the run stops then."""
+
+if TYPE_CHECKING:
+    from ralph.loop.copies import CheckCopy, Copies
 
 POLL_SECONDS = 0.1
 
@@ -100,6 +105,9 @@ class CheckRunner:
         self.context, self.plan, self.agents = context, context.plan, agents
         self.slugs = log_slugs([check.name for check in self.plan.checks])
         self.known: dict[tuple[object, ...], Shell] = {}
+        self._copies: Copies | None = None
+        self.shown: set[str] = set()
+        """Commands that were seen to look at their copy, although something in it leads elsewhere."""
         self.git = threading.Lock()  # parallel stages share the repository and the warden of its commands
         self._iteration = 0
 
@@ -108,6 +116,8 @@ class CheckRunner:
         if iteration.number != self._iteration:
             self.known.clear()
             self._iteration = iteration.number
+        if not (iteration.is_claimed and self.plan.verifies_in_copy):
+            self.close()
         used = _Used()
         context = RunCheckContext(
             self, iteration, self.slugs[check.name], used, self.context.warden, self._is_ended
@@ -127,6 +137,19 @@ class CheckRunner:
         """Whether more than one check or stage of a task runs this command."""
         written = json.dumps(command, ensure_ascii=False)
         return self.plan.rules.reuses_results and sum(c.config.count(written) for c in self.plan.checks) != 1
+
+    @property
+    def copies(self) -> Copies:
+        """Copies of the project, for the runs that need them."""
+        if self._copies is None:
+            from ralph.loop.copies import Copies
+
+            self._copies = Copies(self.context)
+        return self._copies
+
+    def close(self) -> None:
+        if self._copies is not None:
+            self._copies.close()
 
     def _is_ended(self) -> bool:
         return self.context.inbox.is_interrupted()
@@ -186,14 +209,49 @@ class RunCheckContext(Struct, frozen=True):
             except GitError:
                 raise
             except RalphError as error:
-                return Shell(Exit(error=errno.EIO), CommandOutput(error.message), log="")
+                return Shell(
+                    Exit(error=errno.EIO),
+                    CommandOutput(error.text),
+                    log="",
+                    explanation=error.message.rstrip("."),
+                )
             except OSError as error:
                 text = f"{directory}: {error.strerror}"
                 return Shell(Exit(error=error.errno or 0), CommandOutput(text), log="")
-            done = self._run(command, timeout, where, copy)
+            rerun = partial(self._run, command, timeout, where, copy)
+            done = rerun()
+            if copy is not None:
+                done = self._in_copy(done, rerun, command, copy)
+                if not is_clean:
+                    self.runner.copies.carry_back(copy)
+            done = self._explained(done, is_copy=is_clean)
         if done.exit.ended is None:
             self.runner.known[key] = done
         return done
+
+    def _in_copy(self, done: Shell, rerun: Callable[[], Shell], command: str, copy: CheckCopy) -> Shell:
+        """The result of a command in a copy. Green counts only if it looks at this copy."""
+        from ralph.loop.controls import broken, leads_of, not_shown, to_break  # only copies need them
+
+        runner = self.runner
+        leads = leads_of(copy, command) if done.exit.code == 0 and command not in runner.shown else []
+        if leads and (names := to_break(copy, self._changed_files())):
+            with broken(copy, names):
+                again = rerun()
+            if again.exit.code == 0:
+                explanation = not_shown(leads)
+                return Shell(
+                    Exit(error=errno.EXDEV), CommandOutput(explanation), done.log, explanation=explanation
+                )
+            runner.shown.add(command)
+        return done
+
+    def _changed_files(self) -> list[str]:
+        plan = self.runner.plan
+        if not (plan.base and self.iteration.compared.tree):
+            return []
+        with self.runner.git:
+            return self.runner.context.vcs.changed_between(plan.base, self.iteration.compared.tree)
 
     def has_printed(self, done: Shell, text: str) -> bool:
         if text in done.output.head or text in done.output.tail:
@@ -210,25 +268,30 @@ class RunCheckContext(Struct, frozen=True):
         return ""
 
     @contextmanager
-    def _opened(self, directory: str, *, is_clean: bool) -> Iterator[tuple[int, str]]:
-        """An open directory to run a command in, and the path of the fresh copy, if any.
+    def _opened(self, directory: str, *, is_clean: bool) -> Iterator[tuple[int, CheckCopy | None]]:
+        """An open directory to run a command in, and the copy of the project that it is in, if any.
 
-        If the copy cannot be made, the check fails; the run continues.
+        If a copy cannot be made, the check fails; the run continues.
         """
-        context = self.runner.context
+        runner = self.runner
         with ExitStack() as stack:
-            where, copy = context.runtime.project, ""
+            where, copy = runner.context.runtime.project, None
             if is_clean:
-                with self.runner.git:
-                    whole, project = stack.enter_context(context.vcs.fresh_copy())
-                copy = str(whole)
-                where = stack.enter_context(opened_directory(str(project)))
+                with runner.git:
+                    copy = stack.enter_context(runner.copies.opened())
+            elif self.iteration.is_claimed and runner.plan.verifies_in_copy:
+                with runner.git:
+                    copy = runner.copies.shared(
+                        (self.iteration.number, self.iteration.compared.tree), self.iteration.compared.tree
+                    )
+            if copy is not None:
+                where = stack.enter_context(opened_directory(str(copy.copy.directory)))
             for part in directory.split("/"):
                 if part not in (".", ""):
                     where = stack.enter_context(opened_directory(part, where))
             yield where, copy
 
-    def _run(self, command: str, timeout: float, where: int, copy: str) -> Shell:
+    def _run(self, command: str, timeout: float, where: int, copy: CheckCopy | None) -> Shell:
         runner, number, confinement = self.runner, self.iteration.number, self.runner.context.confinement
         name = f"guardrail_{number:03d}_{self._log_name()}.log"
         log = runner.context.inbox.retry_when_full(lambda: runner.context.runtime.open_log(name))
@@ -239,8 +302,10 @@ class RunCheckContext(Struct, frozen=True):
                 return Ended.INTERRUPTED
             return Ended.TIMEOUT if timeout and seconds >= timeout else None
 
-        environment = runner.agents.environment | runner.agents.variables(number, self.iteration.of)
-        inside = confinement.check(["/bin/sh", "-c", command], environment, path_of(where), copy)
+        base = runner.agents.environment if copy is None else copy.environment
+        environment = {**base, **runner.agents.variables(number, self.iteration.of)}
+        whole, reads = (str(copy.whole), copy.reads) if copy is not None else ("", ())
+        inside = confinement.check(["/bin/sh", "-c", command], environment, path_of(where), whole, reads)
         started = client.ProcessCommand(inside.argv, inside.environment, where, merged=True)
         lost = ""
         try:
@@ -249,6 +314,22 @@ class RunCheckContext(Struct, frozen=True):
             if lost := reader.close():
                 runner.context.tell(Notice(f".ralph/{name} is incomplete: {lost}"))
         return Shell(exit, reader.output(), f".ralph/{name}", lost)
+
+    def _explained(self, done: Shell, *, is_copy: bool) -> Shell:
+        """The same with what was missing, if the command failed in a clean copy or in the worktree of a task."""
+        plan, vcs = self.runner.plan, self.runner.context.vcs
+        if not done.exit.code or not (is_copy or plan.flow is Flow.WORK):
+            return done
+        found = missing.look(done.exit.code, done.output)
+        if found is None:
+            return done
+        try:
+            with self.runner.git:
+                files = vcs.known_files(plan.base)
+        except GitError:  # the verdict does not depend on it
+            return done
+        place = missing.CLEAN_COPY if is_copy else missing.WORKTREE
+        return replace(done, explanation=missing.explained(found, files, place, vcs.project))
 
     def _log_name(self) -> str:
         """The log name; a second command of the same check gets a number."""
@@ -287,10 +368,15 @@ class RunCheckContext(Struct, frozen=True):
 
     @contextmanager
     def copied(self) -> Iterator[CopyOfProject]:
-        with self._opened(".", is_clean=True) as (where, top):
-            run = partial(self._run, where=where, copy=top)
-            vcs, start = self.runner.context.vcs, self.iteration.compared.start
-            yield CopyOfProject(Path(top), run, lambda paths: vcs.put_back(start, paths, Path(top)))
+        runner, compared = self.runner, self.iteration.compared
+        with ExitStack() as stack:
+            with runner.git:
+                copy = stack.enter_context(runner.copies.opened(compared.tree))
+            where = stack.enter_context(opened_directory(str(copy.copy.directory)))
+            run, top = partial(self._run, where=where, copy=copy), copy.copy.top
+            yield CopyOfProject(
+                top, run, lambda paths: runner.context.vcs.put_back(compared.start, paths, top)
+            )
 
     # ---- the judge ----
 

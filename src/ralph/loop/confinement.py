@@ -60,13 +60,18 @@ def runner(warden: Warden, directory: int) -> RunCommand:
 
 
 class ConfinedRun(Struct, frozen=True):
-    """The directories of a run: its worktree, and state out of the sandbox's reach; `environment` overrides ours."""
+    """The directories of a run: its worktree, and state out of the sandbox's reach; `environment` overrides ours.
+
+    `reads` and `writes`: what its commands read and write of installed environments outside the worktree.
+    """
 
     plan: Plan
     repository: Repository | None
     home: Path
     streams: Path
     environment: Mapping[str, str] | None = None
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -153,12 +158,18 @@ class Confinement:
         return self.sandbox.wrap(argv, wanted, mounts)
 
     def check(
-        self, argv: Sequence[str], environment: Mapping[str, str], directory: str, copy: str = ""
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str,
+        copy: str = "",
+        reads: Sequence[str] = (),
     ) -> WrappedCommand:
-        """Wrap a check's command, which may run the agent's code; `copy`: in a copy of the project."""
+        """Wrap a check's command, which may run the agent's code; `copy`: in a copy of the project, which reads these."""
         if not self._spec.is_real:
             return WrappedCommand(argv, environment)
-        mounts = self._mounts(copy or None, start=directory, more_read=(self._worktree,) if copy else ())
+        more_read = (self._worktree, *reads) if copy else reads
+        mounts = self._mounts(copy or None, start=directory, more_read=more_read)
         return self.sandbox.wrap(argv, self._passed(environment, ()), mounts)
 
     def after(self, exit: Exit, wrapped: WrappedCommand) -> Exit:
@@ -259,7 +270,13 @@ class Confinement:
     ) -> Mounts:
         _, given_read, given_hidden = self._given
         path = self._base.get("PATH", os.defpath)
-        read = [*programs.of_home(self._home, path), *programs.of_ralph(), *programs.OF_SYSTEM, *more_read]
+        read = [
+            *programs.of_home(self._home, path),
+            *programs.of_ralph(),
+            *programs.OF_SYSTEM,
+            *self._run.reads,
+            *more_read,
+        ]
         hidden = (self._home, str(self._run.home), *given_hidden)
         writable = [own] if own else [*self.boundary.writable, *self._dot_git(os.path.isdir)]
         every_writable = [*writable, *more_writable]
@@ -291,7 +308,7 @@ class Confinement:
         folder = [task.path] if task else []
         if task and os.path.isfile(bus := os.path.join(os.path.dirname(task.path), PROJECT_BUS)):
             folder.append(bus)
-        found = [self._worktree, *self._git[0], *folder, *self._given[0]]
+        found = [self._worktree, *self._git[0], *folder, *self._run.writes, *self._given[0]]
         if too_much := next((path for path in found if is_too_much(path, self._home)), None):
             raise RalphError(
                 f"sandbox: {too_much} cannot be writable because it contains home directories.",

@@ -131,6 +131,8 @@ class Driver:
             return self._interrupted()
         except (RalphError, OSError) as error:
             return self._give_up(error)
+        finally:
+            self._checks.close()
 
     def _do_until_git_works(self, step: Step, seq: int) -> Result:
         """Do a step; if git fails, try again. An error of git is never an answer: the last one stops the run."""

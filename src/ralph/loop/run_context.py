@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -33,6 +34,8 @@ def nobody(stop: Stop) -> None:
 class RunContext(Struct, frozen=True):
     """The journal, files, processes and listeners of a run.
 
+    `environment`: the variables of its agents and checks. `copies`: the directory for copies of the project. `cache`:
+    environments that copies share.
     `streams`: the open directory of its raw streams. `hooks`: the hook configuration for agents that support it.
     `ended` is called before the run ends, possibly more than once.
     """
@@ -50,6 +53,9 @@ class RunContext(Struct, frozen=True):
     inbox: Inbox
     confinement: Confinement
     secrets: Secrets
+    environment: Mapping[str, str]
+    copies: Path
+    cache: Path
     supervised: Supervised | None = None
     stories: StoryBoard | None = None
     hooks: str = ""

@@ -155,6 +155,7 @@ def plan(settings: Settings, inputs: PrdInputs, sandbox: SandboxSpec = NO_SANDBO
         snapshots=settings.snapshots,
         guard=guarding(settings),
         sandbox=sandbox,
+        setup=settings.ralph.setup,
     )
 
 

@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ralph.core.events import Event, Notice
 from ralph.core.model import Plan
 from ralph.errors import RalphError
@@ -19,7 +21,7 @@ from ralph.loop.inbox import Inbox
 from ralph.loop.run_context import RunContext, nobody
 from ralph.loop.supervised import Supervised
 from ralph.notify.notifier import RunNotifier
-from ralph.process.client import Wakeup, Warden
+from ralph.process.client import Wakeup, Warden, child_environment
 from ralph.redact import Secrets, secret_values, secrets_of
 from ralph.runs import agent_hooks
 from ralph.runs.parts import load_parts
@@ -60,7 +62,15 @@ def opened_run(
     reporter = BusReporter(tell, folder) if folder else None
     clock = clock or Clock()
     inbox = Inbox(runs, plan.run, wakeup, clock, reporter or tell)
-    confined = ConfinedRun(plan, repository, real(home.path), real(streams))
+    environment, confined = (
+        child_environment({}),
+        ConfinedRun(plan, repository, real(home.path), real(streams)),
+    )
+    if plan.origin and repository is not None:
+        from ralph.loop.copies import environment_of  # only worktrees need it
+
+        made = environment_of(plan, repository)
+        environment, confined = made.variables, replace(confined, reads=made.reads, writes=made.writes)
     with (
         Runtime(Path(plan.directory)) as runtime,
         opened_directory(str(streams)) as streams_directory,
@@ -70,6 +80,8 @@ def opened_run(
         opened_confinement(confined, warden, runtime.project) as confinement,
         _story_board(plan, runtime, home, vcs, tell) as stories,
     ):
+        if plan.has_clean_checks and not (plan.setup or plan.origin):
+            _check_copies(plan, vcs)
         yield RunContext(
             plan=plan,
             runs=runs,
@@ -83,6 +95,9 @@ def opened_run(
             clock=clock,
             inbox=inbox,
             confinement=confinement,
+            environment=environment,
+            copies=real(streams) / "copies",
+            cache=home.environments,
             secrets=_secrets(plan, secrets | (notifier.sender.targets.secrets if notifier else frozenset())),
             supervised=Supervised(reporter.folder, warden, runs, plan.run, reporter.post_end)
             if reporter
@@ -91,6 +106,15 @@ def opened_run(
             hooks=agent_hooks.prepare(plan, streams),
             ended=notifier.ended if notifier else nobody,
         )
+
+
+def _check_copies(plan: Plan, vcs: VersionControl) -> None:
+    """Raise an error now if a clean copy of the project could never work."""
+    from ralph.environments.base import Copy
+    from ralph.loop.copies import check_compiled
+
+    project = os.path.relpath(plan.directory, vcs.top)
+    check_compiled(Copy(vcs.top, vcs.top, project, vcs.top), child_environment({}), vcs.ignored)
 
 
 def _secrets(plan: Plan, more: frozenset[str]) -> Secrets:

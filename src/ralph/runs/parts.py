@@ -9,7 +9,7 @@ from typing import Any
 
 from ralph.agents.registry import AGENTS
 from ralph.checks.registry import METHODS, find_method
-from ralph.core.model import Plan
+from ralph.core.model import Plan, When
 from ralph.errors import RalphError
 
 
@@ -20,6 +20,8 @@ def load_parts(plan: Plan) -> None:
     for check in plan.checks:
         with suppress(RalphError):  # the check itself reports a missing method
             _load_method(check.method, json.loads(check.config))
+    if plan.origin or plan.has_clean_checks or any(check.when is When.PROVED for check in plan.checks):
+        _load_copies()
 
 
 def load_all_parts() -> None:
@@ -28,6 +30,12 @@ def load_all_parts() -> None:
         AGENTS[name]
     for name in METHODS:
         METHODS[name]
+    _load_copies()
+
+
+def _load_copies() -> None:
+    """Load what makes copies of the project for checks."""
+    from ralph.loop import controls, copies  # noqa: F401
 
 
 def _load_method(name: str, config: Mapping[str, Any]) -> None:

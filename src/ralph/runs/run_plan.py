@@ -93,6 +93,7 @@ def plan(settings: Settings, inputs: RunInputs, directory: Path, sandbox: Sandbo
         snapshots=settings.snapshots,
         guard=guarding(settings),
         sandbox=sandbox,
+        setup=settings.ralph.setup,
     )
 
 

@@ -136,6 +136,19 @@ class History:
             or (change.kind == "A" and unwanted.intersection(change.path.casefold().split("/")))
         ]
 
+    def files(self, commit: str) -> set[str]:
+        """The files of a commit; without one, those of the first snapshot, or of HEAD."""
+        commit = commit or next((kept.commit for kept in self.kept().values()), "HEAD")
+        words = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+        return (
+            set(paths(self.git(*words))) if self.git.value("rev-parse", "-q", "--verify", commit) else set()
+        )
+
+    def present(self) -> set[str]:
+        """The files in the index and the untracked ones that git does not ignore, from the top."""
+        words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--full-name", "--", ":/")
+        return set(paths(self.git(*words)))
+
     def removed(self, old: str, new: str) -> list[str]:
         """Files of the old tree that are gone from the new one and were not just renamed."""
         words = ("-r", "-z", "-M", "--diff-filter=D", "--name-only", old, new)

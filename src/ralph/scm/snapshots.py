@@ -18,6 +18,7 @@ from ralph.core.model import OURS
 from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.scm.caches import cache_of, caches
+from ralph.scm.copies import make_repository
 from ralph.scm.git import Git, GitDied, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
 
@@ -144,12 +145,25 @@ class Snapshots:
         tree = self._git.line("write-tree", index=copy.index)
         return WorkTree(tree, tuple(copy.nested), tuple(copy.left_out))
 
-    def write(self, directory: Path) -> None:
-        """Write the current tree, without git-ignored files and untracked caches, into an empty directory."""
-        copy = self._updated("now", with_caches=False)
-        self._git("checkout-index", "--all", "--force", f"--prefix={directory}/", index=copy.index)
+    def write(self, directory: Path, tree: str = "") -> None:
+        """Write a tree into an empty directory, as a separate repository.
+
+        By default the current tree, without git-ignored files and untracked caches.
+        """
+        index = self._index_of(tree) if tree else self._updated("now", with_caches=False).index
+        self._git("checkout-index", "--all", "--force", f"--prefix={directory}/", index=index)
         if self._git.has_filters:
-            self._copy_filtered(paths(self._git("ls-files", "-z", index=copy.index)), directory)
+            self._copy_filtered(paths(self._git("ls-files", "-z", index=index)), directory)
+        make_repository(self._git, index, directory)
+
+    def _index_of(self, tree: str) -> Path:
+        """An index with a tree that was looked at before."""
+        self._git.pinned = self._config()
+        self._git.disarm_filters()
+        index = self._scratch / "index.tree"
+        index.unlink(missing_ok=True)
+        self._git("read-tree", tree, index=index)
+        return index
 
     def write_some(self, tree: str, names: Sequence[str], directory: Path) -> None:
         """Write these files of a tree into a directory, also over what is there."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -81,16 +80,6 @@ class VersionControl:
             return None
         return self._snapshots.take(name)
 
-    @property
-    def project(self) -> str:
-        """The project relative to the top of its repository, "." for the top."""
-        return self._project.as_posix() if self._repository is not None else "."
-
-    @property
-    def _project(self) -> Path:
-        assert self._repository is not None
-        return Path(self._plan.directory).relative_to(self._repository.top)
-
     def changes_of_run(self) -> list[Change] | None:
         """The changes between the first snapshot and the last; None without snapshots."""
         return self._history.changes_of_run() if self._history is not None and self._plan.snapshots else None
@@ -115,18 +104,34 @@ class VersionControl:
     def work_tree(self) -> WorkTree:
         return self._snapshots.work_tree() if self._snapshots is not None else WorkTree("")
 
-    @contextmanager
-    def fresh_copy(self) -> Iterator[tuple[Path, Path]]:
-        """A temporary copy of the repository without git-ignored files, and the path of the project in it."""
-        if self._snapshots is None or self._repository is None:
-            raise RalphError("A clean guardrail needs a git repository.")
-        import tempfile  # only clean guardrails need it
+    @property
+    def top(self) -> Path:
+        """The top of the repository; outside git, the project."""
+        return self._repository.top if self._repository is not None else Path(self._plan.directory)
 
-        with tempfile.TemporaryDirectory(prefix="ralph-clean-", ignore_cleanup_errors=True) as copy:
-            self._snapshots.write(Path(copy))
-            project = Path(copy) / self._project
-            project.mkdir(parents=True, exist_ok=True)
-            yield Path(copy), project
+    def ignored(self, names: Sequence[str]) -> list[str]:
+        """Those of the files that git ignores. Names are relative to the top."""
+        found = self._history.git.ignored(names) if self._history is not None else set()
+        return [name for name in names if name in found]
+
+    def write_copy(self, target: Path, tree: str = "") -> None:
+        """Write a copy of the repository, without git-ignored files: a tree, or what is in the files now."""
+        if self._snapshots is None:
+            raise RalphError("A clean guardrail needs a git repository.")
+        target.mkdir(parents=True)
+        self._snapshots.write(target, tree)
+
+    @property
+    def project(self) -> str:
+        """The project's directory in its repository, "." for the top or outside git."""
+        top = self._repository.top if self._repository is not None else Path(self._plan.directory)
+        return Path(self._plan.directory).relative_to(top).as_posix()
+
+    def known_files(self, base: str) -> set[str]:
+        """The files of the repository that git does not ignore, and those of a commit or of the run's start."""
+        if self._history is None:
+            return set()
+        return self._history.files(base) | self._history.present()
 
     def diff(self, base: str) -> str:
         """All changes since a commit as text, with new files but without git-ignored files and caches."""

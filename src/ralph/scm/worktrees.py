@@ -16,7 +16,7 @@ from ralph.scm.repository import Repository, repository_at
 from ralph.scm.user_git import UserGit
 
 _READY = "ralph-ready"
-"""A file in a worktree's git directory which marks that it was created completely."""
+"""A file in a worktree's git directory which marks that it was created completely; it holds a hash of its setup."""
 
 _LIST = threading.RLock()
 """Held while the list of worktrees is read or changed: git fails on one that another git is creating."""
@@ -30,6 +30,11 @@ def branch_of(task: str, attempt: int = 1) -> str:
 def task_of(branch: str) -> str:
     """The task that a branch belongs to; "" if none."""
     return branch.removeprefix("ralph/").partition("+")[0] if branch.startswith("ralph/") else ""
+
+
+def own_directory(worktree: Path) -> Path:
+    """The directory next to a worktree for what it needs outside its tree. It is removed with the worktree."""
+    return worktree.parent / ".own" / worktree.name
 
 
 def mark_ready(repository: Repository) -> None:
@@ -133,6 +138,18 @@ class Worktrees:
             raise self.git.error("worktree add", done)
         return self.at(path)
 
+    def branches_of(self, task: str) -> dict[str, str]:
+        """The branches of all attempts at a task, with their commits."""
+        first = f"refs/heads/{branch_of(task)}"
+        listing = self.git.line("for-each-ref", "--format=%(objectname) %(refname)", first, f"{first}+*")
+        pairs = (line.split(" ", 1) for line in listing.splitlines())
+        return {ref.removeprefix("refs/heads/"): commit for commit, ref in pairs}
+
+    def unmerged(self, commit: str, task: str) -> int:
+        """The number of commits that only the branches of this task contain."""
+        own = (f"--exclude={branch_of(task)}", f"--exclude={branch_of(task)}+*")
+        return int(self.git.line("rev-list", "--count", commit, "--not", *own, "--branches", "--remotes"))
+
     def at(self, path: Path) -> Repository:
         found = repository_at(path)
         if found is None:
@@ -145,6 +162,7 @@ class Worktrees:
         Not with `git worktree prune`, because the user may have worktrees on disks that are not mounted.
         """
         wipe(path)
+        wipe(own_directory(path))
         with _LIST:
             for entry in self._noted(path):
                 wipe(entry)

@@ -57,6 +57,11 @@ class Home(Struct, frozen=True):
 
         return Runs(open_to_read(self.database), self.database)
 
+    @property
+    def environments(self) -> Path:
+        """The directory for installed dependencies that copies of projects share, by its real path."""
+        return Path(os.path.realpath(self.path)) / "environments"
+
     def prd(self, directory: str, folder: str) -> Path:
         """The directory for copies of a PRD loop's files, derived from the name of its folder alone."""
         path = os.path.join(os.path.realpath(directory), os.path.normpath(folder))

@@ -71,8 +71,7 @@ def edit(
     """Change a task in its written form; returns the task as stored now, and the problems with the change."""
     with tasks.writing():
         old = tasks.find(id)
-        if is_live(tasks, old.id):
-            raise _at_work(old.id)
+        check_idle(tasks, old.id)
         entry = read(change(written(old)), settings)
         problems = [*entry.problems, *(found.problem for found in _unfit(tasks.graph(), [entry]))]
         if problems or entry.task is None:
@@ -93,8 +92,7 @@ def delete(tasks: Tasks, id: str, *, force: bool) -> Deleted:
     """Delete a task. With `force`, also one that others depend on, removing it from their dependencies."""
     with tasks.writing():
         id = tasks.resolve(id)
-        if is_live(tasks, id):
-            raise _at_work(id)
+        check_idle(tasks, id)
         dependents = tasks.dependents(id)
         if dependents and not force:
             raise RalphError(
@@ -116,6 +114,12 @@ def is_live(tasks: Tasks, id: str) -> bool:
     return begun and locks.is_held(Path(tasks.project), tasks.path.parent)
 
 
+def check_idle(tasks: Tasks, id: str) -> None:
+    """Refuse to change a task while a process is working on it."""
+    if is_live(tasks, id):
+        raise RalphError(f"{id} is being worked on.", f"Wait for it, or stop it with `ralph cancel {id}`.")
+
+
 def listed(ids: Sequence[str], most: int = 5) -> str:
     more = f" and {len(ids) - most} more" if len(ids) > most else ""
     return ", ".join(ids[:most]) + more
@@ -123,10 +127,6 @@ def listed(ids: Sequence[str], most: int = 5) -> str:
 
 def _depend(ids: Sequence[str]) -> str:
     return "depends" if len(ids) == 1 else "depend"
-
-
-def _at_work(id: str) -> RalphError:
-    return RalphError(f"{id} is being worked on.", f"Wait for it, or stop it with `ralph cancel {id}`.")
 
 
 def _with_its_progress(task: Task, old: Task) -> Task:

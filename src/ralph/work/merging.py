@@ -59,8 +59,11 @@ class MergeTurn(TaskTurn):
             return merge, None
         path = self.context.repo.merge_worktree(task.id)
         began = merge.old if merge.commit != merge.old else progress.began
-        proof = Assignment(task, MERGE, path, replace(progress, began=began), budget=self.budget(task))
-        self.set_up(path)
+        place = self.context.repo.place_of(path)
+        proof = Assignment(task, MERGE, place, replace(progress, began=began), budget=self.budget(task))
+        with self.context.repo.opened(self.wakeup) as repo:
+            worktree = repo.worktrees.at(path)
+        self.prepare(worktree)
         with self.context.repo.opened(self.wakeup) as repo:
             if problem := self._restored(repo, task, merge.commit):
                 return replace(merge, verdict=MergeVerdict.HELD, reason=problem), None

@@ -15,6 +15,10 @@ from ralph.store.home import Home
 from ralph.store.runs import process_start
 
 
+class ProjectLocked(RalphError):
+    """Another process works on the tasks of this project."""
+
+
 class Wardens:
     """A pool of wardens for git commands between runs.
 
@@ -52,7 +56,7 @@ def lock_project(home: Home, common: Path, owner: Path, wakeup: Wakeup) -> int:
             return locks.acquire(common, home.path, above=False)
         except locks.Locked:
             if _is_alive(owner) or time.monotonic() > deadline:
-                raise RalphError(
+                raise ProjectLocked(
                     "Another `ralph work` is running in this project.",
                     "`ralph status` shows it. You can add tasks while it runs.",
                 ) from None

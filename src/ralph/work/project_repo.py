@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.runs import process_start
 from ralph.work.project_lock import Wardens, lock_project
+from ralph.work.role_plan import Place
 
 _ADVANCING = "refs/ralph/advancing"
 """The commit the user's checkout is moving to. After a kill, a half-done move is undone."""
@@ -50,6 +51,7 @@ class ProjectRepo(Struct, frozen=True):
     """A project locked by one `ralph work`.
 
     `record` holds the user's git configuration at the start; `runs_hooks` says whether the user's git hooks run.
+    `subdirectory`: where the project lies in the repository.
     """
 
     home: Home
@@ -58,6 +60,7 @@ class ProjectRepo(Struct, frozen=True):
     record: Path
     wardens: Wardens
     runs_hooks: bool = True
+    subdirectory: str = "."
 
     @contextmanager
     def opened(self, wakeup: Wakeup) -> Iterator[OpenProjectRepo]:
@@ -71,6 +74,9 @@ class ProjectRepo(Struct, frozen=True):
             baseline.record()
             yield OpenProjectRepo(self, warden, baseline, Worktrees(self.repository, runner, baseline))
 
+    def place_of(self, worktree: Path) -> Place:
+        return Place(worktree, self.repository.top, self.subdirectory)
+
     def worktree(self, task: str, attempt: int) -> Path:
         return self.home.worktree(self.project, task, attempt)
 
@@ -81,7 +87,13 @@ class ProjectRepo(Struct, frozen=True):
 
 @contextmanager
 def locked_project_repo(
-    home: Home, repository: Repository, project: str, wakeup: Wakeup, *, runs_hooks: bool = True
+    home: Home,
+    repository: Repository,
+    project: str,
+    wakeup: Wakeup,
+    *,
+    runs_hooks: bool = True,
+    subdirectory: str = ".",
 ) -> Iterator[ProjectRepo]:
     """The project, locked while the context is open. Like git, we identify worktrees by their real paths."""
     home = replace(home, path=real(home.path))
@@ -92,7 +104,7 @@ def locked_project_repo(
         shutil.rmtree(record, ignore_errors=True)
         record.mkdir(parents=True)
         (record / "owner").write_text(f"{os.getpid()} {process_start(os.getpid())}")
-        yield ProjectRepo(home, repository, project, record, wardens, runs_hooks)
+        yield ProjectRepo(home, repository, project, record, wardens, runs_hooks, subdirectory)
     finally:
         wardens.close()
         shutil.rmtree(record, ignore_errors=True)
@@ -200,6 +212,11 @@ class OpenProjectRepo(Struct, frozen=True):
             if not found.has_changes() and not tree.is_merging():
                 return False
             return tree.keep(message, found.left_out())
+
+    def has_changes(self, repository: Repository, scratch: Path) -> bool:
+        """Whether there is anything that `keep` would commit."""
+        with self.tree(repository) as tree:
+            return Baseline(Git(repository, tree.runner), scratch).has_changes() or tree.is_merging()
 
     def put_back(
         self, repository: Repository, branch: str, run: str, snapshot: str, scratch: Path
@@ -343,9 +360,13 @@ class OpenProjectRepo(Struct, frozen=True):
         numbers = range(1, attempts + 1)
         worktrees = [self.repo.worktree(task, attempt) for attempt in numbers]
         problems = self.remove(self.repo.merge_worktree(task), *worktrees)
-        branches = (f"refs/heads/{branch_of(task, attempt)}" for attempt in numbers)
-        self.worktrees.delete_refs(*branches, _proved(task), _trusted(task))
+        self.delete_branches(task, [branch_of(task, attempt) for attempt in numbers])
         return problems
+
+    def delete_branches(self, task: str, branches: Iterable[str]) -> None:
+        """Delete these branches of a task, and its refs that only make sense with all of them."""
+        names = (f"refs/heads/{branch}" for branch in branches)
+        self.worktrees.delete_refs(*names, _proved(task), _trusted(task))
 
     def remove(self, *worktrees: Path) -> list[str]:
         """Remove worktrees; returns why any could not be removed. Files of another user may be in them."""

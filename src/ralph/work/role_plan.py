@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import posixpath
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -53,17 +55,33 @@ class BudgetLeft(Struct, frozen=True):
     seconds: float = 0.0
 
 
+class Place(Struct, frozen=True):
+    """A worktree, the user's checkout that it stands for, and where the project lies in both."""
+
+    worktree: Path
+    origin: Path
+    project: str = "."
+
+    @property
+    def directory(self) -> Path:
+        return Path(os.path.normpath(self.worktree / self.project))
+
+
 class Assignment(Struct, frozen=True):
     """One role's turn at a task. `told` is why the task came back; `tracked` are the files of the trusted commit."""
 
     task: Task
     role: str
-    worktree: Path
+    place: Place
     progress: TaskProgress
     told: str = ""
     tracked: Collection[str] = ()
     budget: BudgetLeft = BudgetLeft()
     attempt: int = 1
+
+    @property
+    def worktree(self) -> Path:
+        return self.place.worktree
 
 
 def roles_of(settings: Settings) -> tuple[str, ...]:
@@ -124,7 +142,7 @@ def plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_S
     return Plan(
         run="",
         flow=Flow.WORK,
-        directory=str(assignment.worktree),
+        directory=str(assignment.place.directory),
         agents=agents,
         prompt=PromptSource(instruction=False, truncate=settings.output_truncate_chars, task=brief),
         claim=ClaimRule(tag="promise", text=criteria.promise, strict=True),
@@ -139,6 +157,22 @@ def plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_S
         judge=judge_of(settings, agents[0]),
         guard=guarding(settings),
         sandbox=sandbox,
+        origin=str(assignment.place.origin),
+        setup=settings.ralph.setup,
+    )
+
+
+def setup_plan(settings: Settings, place: Place, sandbox: SandboxSpec) -> Plan:
+    """The plan for preparing a worktree before a run exists: with agent work in it, it needs the sandbox here too."""
+    return Plan(
+        run="setup",
+        flow=Flow.WORK,
+        directory=str(place.directory),
+        agents=agents_of(settings, roles_of(settings)[0]),
+        prompt=PromptSource(),
+        sandbox=sandbox,
+        origin=str(place.origin),
+        setup=settings.ralph.setup,
     )
 
 
@@ -155,7 +189,7 @@ def merge_plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec 
     return Plan(
         run="",
         flow=Flow.WORK,
-        directory=str(assignment.worktree),
+        directory=str(assignment.place.directory),
         agents=agents,
         prompt=PromptSource(instruction=False, truncate=settings.output_truncate_chars),
         claim=ClaimRule(kind=ClaimKind.GIVEN),
@@ -168,6 +202,8 @@ def merge_plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec 
         base=assignment.progress.began,
         judge=judge_of(settings, agents[0]),
         sandbox=sandbox,
+        origin=str(assignment.place.origin),
+        setup=settings.ralph.setup,
     )
 
 
@@ -219,7 +255,9 @@ def protected(settings: Settings, assignment: Assignment) -> Protection:
     for role in roles_of(settings):
         criteria = in_force(assignment.task, role, settings.ralph)
         commands += commands_of(criteria.method, criteria.config)
-    return protection(commands, assignment.tracked)
+    project = assignment.place.project
+    placed = ((command, posixpath.join(project, directory)) for command, directory in commands)
+    return protection(placed, assignment.tracked)
 
 
 # ---- the agents ----

@@ -20,16 +20,12 @@ from ralph.core.board import (
     RoleRunEnded,
     StartRun,
 )
-from ralph.core.command_output import CommandOutput, shorten
 from ralph.core.events import Event, Notice
 from ralph.core.model import (
     Cause,
-    Ended,
-    Flow,
     Outcome,
     Phase,
     Plan,
-    PromptSource,
     Resume,
     RunVerdict,
     SandboxSpec,
@@ -37,15 +33,17 @@ from ralph.core.model import (
     Steer,
 )
 from ralph.core.task_model import Task, TaskProgress, TaskStatus
+from ralph.environments.prepare import is_needed
 from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.loop import confinement
+from ralph.loop.copies import Preparer, check_compiled, worktree_copy
 from ralph.notify.sender import targets_of
-from ralph.process.client import Wakeup, Warden, child_environment, output_of
+from ralph.process.client import Wakeup, Warden, child_environment
 from ralph.runs import locking, session
 from ralph.runs.location import Location
 from ralph.runs.repository import forget_pin
-from ralph.scm.repository import Repository, repository_at
+from ralph.scm.repository import Repository
 from ralph.scm.snapshots import snapshot_name
 from ralph.scm.worktrees import branch_of, mark_ready
 from ralph.settings import Settings
@@ -56,9 +54,6 @@ from ralph.store.runs import Run
 from ralph.work import role_plan
 from ralph.work.project_repo import OpenProjectRepo, ProjectRepo
 from ralph.work.role_plan import Assignment, BudgetLeft
-
-MAX_SETUP_OUTPUT = 1500
-"""Characters shown of the output of a setup command that failed."""
 
 LEAST = 0.000001
 """The rest of a budget that is used up; 0 would mean no limit."""
@@ -154,38 +149,34 @@ class TaskTurn:
         finally:
             os.close(lock)
 
-    def set_up(self, worktree: Path) -> None:
-        """Run the user's setup command in a new worktree."""
-        command = self.context.settings.ralph.setup
-        if not command:
+    def prepare(self, worktree: Repository) -> None:
+        """Run the user's setup command in a worktree, unless it was run there, and make what is still missing."""
+        plan = role_plan.setup_plan(
+            self.context.settings, self.context.repo.place_of(worktree.top), self.context.sandbox
+        )
+        home = real(self.context.home.path)
+        Path(plan.directory).mkdir(parents=True, exist_ok=True)
+        copy, base = worktree_copy(plan, worktree), child_environment({})
+        if not is_needed(copy, base, plan.setup):
             return
-        self.tell(Notice(f"Setting up the worktree: {command}"))
-
-        def watch(seconds: float, idle: float) -> Ended | None:
-            return Ended.INTERRUPTED if self.wakeup.count else None
-
+        if not plan.setup:
+            check_compiled(
+                copy, base, lambda names: [each for each in names if not (worktree.top / each).exists()]
+            )
+        copy.own.mkdir(parents=True, exist_ok=True)
         with (
-            opened_directory(str(worktree)) as directory,
+            opened_directory(plan.directory) as directory,
             Warden(self.wakeup) as warden,
             tempfile.TemporaryDirectory(prefix="ralph-setup-") as scratch,
             confinement.opened_confinement(
-                self._room_of(worktree, Path(scratch)), warden, directory
+                confinement.ConfinedRun(plan, worktree, home, Path(scratch), writes=(str(copy.own),)),
+                warden,
+                directory,
             ) as confined,
         ):
-            inside = confined.check(["/bin/sh", "-c", command], child_environment({}), str(worktree))
-            done = output_of(warden, inside.argv, directory, inside.environment, watch=watch)
-        if done.exit.ended is Ended.INTERRUPTED:
-            raise KeyboardInterrupt
-        if done.exit.code != 0:
-            said = CommandOutput((done.err or done.out).decode(errors="replace").strip())
-            shown = shorten(said, MAX_SETUP_OUTPUT).text
-            raise RalphError(f"ralph.setup failed in {worktree}: {command}: {shown}")
-
-    def _room_of(self, worktree: Path, scratch: Path) -> confinement.ConfinedRun:
-        """The sandbox for setup, before a run exists. A worktree with agent work in it needs one here too."""
-        agents = role_plan.agents_of(self.context.settings, role_plan.roles_of(self.context.settings)[0])
-        plan = Plan("setup", Flow.WORK, str(worktree), agents, PromptSource(), sandbox=self.context.sandbox)
-        return confinement.ConfinedRun(plan, repository_at(worktree), real(self.context.home.path), scratch)
+            Preparer(copy, None, self.context.home.environments, base, warden, confined, self.tell).prepare(
+                plan.setup
+            )
 
     def restore(self, repo: OpenProjectRepo, repository: Repository, task: Task, attempt: int) -> None:
         """Restore a removed worktree to its last state, including uncommitted changes."""
@@ -205,8 +196,11 @@ class TaskTurn:
         return self.context.home.streams(run) / "scm"
 
     def runs_in(self, task: Task, path: Path) -> Iterator[Run]:
-        """The runs of a task in one worktree, newest first."""
-        return (run for run in self.runs.of_task(self.context.project, task.id) if run.directory == str(path))
+        """The runs of a task in one worktree, newest first, without those before `ralph task reset`."""
+        runs = self.runs.of_task(self.context.project, task.id)
+        ids, last = [run.id for run in runs], self.tasks.progress(task.id).reset
+        runs = runs[: ids.index(last)] if last in ids else runs
+        return (run for run in runs if run.directory == str(path))
 
     def budget(self, task: Task) -> BudgetLeft:
         """The budget of this run: the rest of the total budget and of the task's own budget."""
@@ -248,7 +242,7 @@ class RoleTurn(TaskTurn):
             assignment = Assignment(
                 task,
                 action.role,
-                repository.top,
+                self.context.repo.place_of(repository.top),
                 progress,
                 action.reason,
                 budget=self.budget(task),
@@ -263,8 +257,8 @@ class RoleTurn(TaskTurn):
             tracked = repo.worktrees.files(trusted)
         if trusted != progress.trusted:
             progress = self.tasks.keep_progress(task.id, trusted=trusted)
+        self.prepare(repository)
         if is_new:
-            self.set_up(repository.top)
             mark_ready(repository)
         return replace(assignment, progress=progress, tracked=tracked)
 

@@ -1,8 +1,7 @@
-"""`ralph task create`, `followup`, `edit` and `delete`."""
+"""`ralph task create`, `followup` and `edit`."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -134,37 +133,4 @@ def edit_(
     if problems:
         raise explained(f"{task.id} was not changed", problems, EDITED)
     click.echo(f"Changed {task.id}.")
-    return 0
-
-
-@click.command("delete")
-@task_argument
-@click.option(
-    "--force", is_flag=True, help="Delete even if other tasks depend on it; removes those dependencies."
-)
-@click.option("-y", "--yes", is_flag=True, help="Delete without asking.")
-def delete_(id: str, force: bool, yes: bool) -> int:
-    """Delete the task ID. Its branch and its runs are kept.
-
-    A task that is being worked on cannot be deleted. A task that others depend on needs --force.
-
-    \b
-    ralph task delete TASK-001
-    """
-    from ralph.commands.ask import ask, is_yes
-    from ralph.tasks import edit
-
-    with open_tasks() as tasks:
-        id = tasks.resolve(id)
-        if not yes and sys.stdin.isatty() and not ask(f"Delete {id}? (y/N)", is_yes):
-            click.echo("Nothing was deleted.", err=True)
-            return 0
-        deleted = edit.delete(tasks, id, force=force)
-    freed = deleted.dependents
-    note = (
-        f" {edit.listed(freed)} no longer {'depends' if len(freed) == 1 else 'depend'} on it."
-        if freed
-        else ""
-    )
-    click.echo(f"Deleted {deleted.id}.{note}")
     return 0
