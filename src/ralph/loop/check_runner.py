@@ -63,7 +63,7 @@ _FINAL: dict[Ended, Cause | None] = {
 """Ends after which asking the judge again is pointless, and why the run stops then."""
 
 if TYPE_CHECKING:
-    from ralph.loop.copies import CheckCopy, Copies
+    from ralph.loop.copies import PreparedCopy, Copies
 
 POLL_SECONDS = 0.1
 
@@ -229,7 +229,7 @@ class RunCheckContext(Struct, frozen=True):
             self.runner.known[key] = done
         return done
 
-    def _in_copy(self, done: Shell, rerun: Callable[[], Shell], command: str, copy: CheckCopy) -> Shell:
+    def _in_copy(self, done: Shell, rerun: Callable[[], Shell], command: str, copy: PreparedCopy) -> Shell:
         """The result of a command in a copy. Green counts only if it looks at this copy."""
         from ralph.loop.controls import broken, leads_of, not_shown, to_break  # only copies need them
 
@@ -268,7 +268,7 @@ class RunCheckContext(Struct, frozen=True):
         return ""
 
     @contextmanager
-    def _opened(self, directory: str, *, is_clean: bool) -> Iterator[tuple[int, CheckCopy | None]]:
+    def _opened(self, directory: str, *, is_clean: bool) -> Iterator[tuple[int, PreparedCopy | None]]:
         """An open directory to run a command in, and the copy of the project that it is in, if any.
 
         If a copy cannot be made, the check fails; the run continues.
@@ -291,7 +291,7 @@ class RunCheckContext(Struct, frozen=True):
                     where = stack.enter_context(opened_directory(part, where))
             yield where, copy
 
-    def _run(self, command: str, timeout: float, where: int, copy: CheckCopy | None) -> Shell:
+    def _run(self, command: str, timeout: float, where: int, copy: PreparedCopy | None) -> Shell:
         runner, number, confinement = self.runner, self.iteration.number, self.runner.context.confinement
         name = f"guardrail_{number:03d}_{self._log_name()}.log"
         log = runner.context.inbox.retry_when_full(lambda: runner.context.runtime.open_log(name))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ralph.environments.base import Copy, inside
 from ralph.environments.registry import SOURCES
-from ralph.loop.copies import CheckCopy
+from ralph.loop.copies import PreparedCopy
 from ralph.protection.protect import simple_commands, tests_among
 
 UNPARSABLE = b")]} made unparsable for a moment by Ralph, to see whether this check notices\n"
@@ -69,7 +69,7 @@ _UTILITIES = frozenset(
 """Programs that run no code of a project."""
 
 
-def leads_of(copy: CheckCopy, command: str) -> list[str]:
+def leads_of(copy: PreparedCopy, command: str) -> list[str]:
     """What leads a command from the copy to the user's checkout, if it may run code."""
     named = [f"the command names {copy.copy.origin}"] if _names(copy.copy, command) else []
     found = [*copy.leads, *named]
@@ -88,7 +88,7 @@ def _runs_code(command: str) -> bool:
     return not found or any("/" in each.name or each.name not in _UTILITIES or each.script for each in found)
 
 
-def to_break(copy: CheckCopy, changed: Collection[str]) -> list[str]:
+def to_break(copy: PreparedCopy, changed: Collection[str]) -> list[str]:
     """The source files that a check of this change has to notice: the changed ones, otherwise all, without tests."""
     sources = [name for name in copy.written if name.endswith(SOURCES)]
     tests = set(tests_among(sources))
@@ -97,7 +97,7 @@ def to_break(copy: CheckCopy, changed: Collection[str]) -> list[str]:
 
 
 @contextmanager
-def broken(copy: CheckCopy, names: Sequence[str]) -> Iterator[None]:
+def broken(copy: PreparedCopy, names: Sequence[str]) -> Iterator[None]:
     """Make files of a copy unparsable."""
     kept: dict[Path, tuple[bytes, tuple[int, int]]] = {}
     try:

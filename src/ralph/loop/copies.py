@@ -81,7 +81,7 @@ class Preparer(Struct, frozen=True):
             raise RalphError(f"ralph.setup failed in {self.copy.directory}: {setup}: {shown}")
 
 
-class CheckCopy(Struct, frozen=True):
+class PreparedCopy(Struct, frozen=True):
     """A prepared copy: the directory that holds everything of it, and what commands in it need.
 
     `written`: the size and time of each file as it was written. `leads`: what still leads to the user's checkout.
@@ -106,10 +106,10 @@ class Copies:
         self._context, self._plan = context, context.plan
         self._number = 0
         _removed(context.copies)  # a killed run leaves them
-        self._shared: tuple[object, CheckCopy] | None = None
+        self._shared: tuple[object, PreparedCopy] | None = None
 
     @contextmanager
-    def opened(self, tree: str = "") -> Iterator[CheckCopy]:
+    def opened(self, tree: str = "") -> Iterator[PreparedCopy]:
         """A copy for one command: of a tree, or of the files as they are."""
         made = self._made(tree)
         try:
@@ -117,7 +117,7 @@ class Copies:
         finally:
             _removed(made.whole)
 
-    def shared(self, key: object, tree: str) -> CheckCopy:
+    def shared(self, key: object, tree: str) -> PreparedCopy:
         """The copy that all checks of one claim share: one check may build what the next one runs."""
         if self._shared is None or self._shared[0] != key:
             self.close()
@@ -131,7 +131,7 @@ class Copies:
         with suppress(OSError):
             self._context.copies.rmdir()
 
-    def carry_back(self, copy: CheckCopy) -> None:
+    def carry_back(self, copy: PreparedCopy) -> None:
         """Put the files that a check has rewritten, such as a formatter, into the worktree too."""
         for name in copy.changed():
             source, target = copy.copy.top / name, self._context.vcs.top / name
@@ -141,7 +141,7 @@ class Copies:
                 target.unlink(missing_ok=True)
             copy.written[name] = _stamp(source)
 
-    def _made(self, tree: str) -> CheckCopy:
+    def _made(self, tree: str) -> PreparedCopy:
         context, vcs = self._context, self._context.vcs
         self._number += 1
         whole = context.copies / str(self._number)
@@ -154,7 +154,7 @@ class Copies:
             _removed(whole)
             raise
 
-    def _prepared(self, whole: Path, top: Path, vcs: VersionControl) -> CheckCopy:
+    def _prepared(self, whole: Path, top: Path, vcs: VersionControl) -> PreparedCopy:
         context, plan = self._context, self._plan
         _without_bytecode(top)
         written = _written(top)
@@ -167,7 +167,7 @@ class Copies:
         )
         environment = prepare.variables(copy, base)
         reads, leads = prepare.reads(copy, base), prepare.leads_out(copy, environment)
-        return CheckCopy(whole, copy, environment, tuple(reads), tuple(leads), written)
+        return PreparedCopy(whole, copy, environment, tuple(reads), tuple(leads), written)
 
 
 class WorktreeEnvironment(Struct, frozen=True):
