@@ -65,7 +65,7 @@ class Bench:
         return self.since
 
     @contextmanager
-    def copied(self) -> Iterator[Copy]:
+    def copied(self, *, as_started: bool = False) -> Iterator[Copy]:
         self.copies.append(Copy(self))
         yield self.copies[-1]
 

@@ -79,6 +79,7 @@ class SinceStart(Struct, frozen=True):
     renamed: Mapping[str, str]
     files: Callable[[], tuple[FilesOfTree, FilesOfTree]]
     project: str = "."
+    environment: tuple[str, ...] = ()
 
 
 class CheckCopy(Protocol):
@@ -141,8 +142,11 @@ class CheckContext(Protocol):
     def since_start(self) -> SinceStart | None:
         """What has changed since the run started; None outside git."""
 
-    def copied(self) -> AbstractContextManager[CheckCopy]:
-        """A fresh copy of the project without git-ignored files. Its files may be changed before a command runs."""
+    def copied(self, *, as_started: bool = False) -> AbstractContextManager[CheckCopy]:
+        """A fresh copy of the project without git-ignored files. Its files may be changed before a command runs.
+
+        `as_started`: with the project's environment as it was when the run started.
+        """
 
     def ask(self, prompt: str, model: str) -> JudgeAnswer:
         """Ask the judge in a fresh process and an empty directory (`model` "": a small one).

@@ -1,7 +1,7 @@
 """The second look: the commands that run tests pass on the new work with the tests as they were at the start.
 
 It counts only if the same command passes in a copy with the new tests: otherwise the copy lacks something, and nothing
-is shown about the old tests.
+is shown about the old tests. An environment that no longer starts as it did excuses nothing.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def configure(config: Config) -> str:
 def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
     since = context.since_start()
-    if since is None or not since.changed:
+    if since is None or not (since.changed or since.environment):
         return _green(check, UNCHANGED)
     commands = config.commands if config.commands is not None else _verify_commands(config, context)
     look = _second_look(config, commands, since, context)
     if not look.commands:
         return _green(check, UNCHANGED)
-    with context.copied() as copy:
+    with context.copied(as_started=True) as copy:
         copy.remove(look.removed)
         copy.put_back(look.put_back)
         for path, text in look.edited:
@@ -77,6 +77,8 @@ def run(check: Check, context: CheckContext) -> Verdict:
         failures = _failures([commands[number] for number in look.commands], copy)
     if not failures:
         return _green(check, "the changed tests pass as they were, too")
+    if look.environment:  # a broken one could make the comparison fail
+        return _red(check, config, context, since, look, failures[0])
     with context.copied() as copy:
         unclear = _failures([each.command for each in failures], copy)
     shown = [each for each in failures if each.command not in [other.command for other in unclear]]
@@ -93,7 +95,7 @@ def _verify_commands(config: Config, context: CheckContext) -> tuple[TestCommand
 def _second_look(
     config: Config, commands: Sequence[TestCommand], since: SinceStart, context: CheckContext
 ) -> SecondLook:
-    change = TreeChange(*since.files(), since.changed, since.renamed)
+    change = TreeChange(*since.files(), since.changed, since.renamed, since.environment)
     rules = ProtectRules(config.protect, (*config.allow, *context.allowed), since.project)
     return second_look([each.command for each in commands], change, rules)
 
@@ -166,6 +168,8 @@ def _told(config: Config, since: SinceStart, look: SecondLook, failure: Failure)
         lines.append(f"Restore: git checkout {since.start} -- {_quoted(old)}")
     if edited := [path for path, _ in look.edited]:
         lines.append(f"Restore the settings of the test runner in: {_quoted(edited)}")
+    if look.environment:
+        lines.append(f"Make the installed environment start as it did: {_quoted(look.environment)}")
     if new := [path for path in look.changed if path in look.removed]:
         lines.append(f"Remove files that change how old tests run: {_quoted(new)}")
     return "\n".join([*lines, *([_WAY_OUT] if config.may_refuse else [])])

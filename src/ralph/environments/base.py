@@ -18,13 +18,15 @@ class Copy(Struct, frozen=True):
     """A copy of a repository, and the checkout of the user that it must not lead back to.
 
     `top` and `origin` are their top directories. `project`: the project's directory in both of them, "." for the top.
-    `own`: a directory outside the tree, removed with the copy, for what an ecosystem keeps.
+    `own`: a directory outside the tree, removed with the copy, for what an ecosystem keeps. `start_files`: if given, the
+    environments in the checkout are used as they were (`as_started`).
     """
 
     top: Path
     origin: Path
     project: str
     own: Path
+    start_files: Mapping[str, bytes] = {}
 
     @property
     def directory(self) -> Path:

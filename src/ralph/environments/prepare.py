@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ralph.environments import python
+from ralph.environments.as_started import put_back_programs
 from ralph.environments.base import Copy, NotPrepared, Tools
 from ralph.environments.registry import ECOSYSTEMS
 
@@ -38,6 +39,7 @@ def prepare(copy: Copy, tools: Tools, setup: str, run_setup: Callable[[str], Non
     for each in ECOSYSTEMS:
         if each.detect(copy, tools.environment):
             each.prepare(copy, tools)
+    put_back_programs(copy)
     (copy.own / _PREPARED).touch()
 
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ralph.environments.as_started import environments_as_started
 from ralph.environments.base import Copy, NotPrepared, Tools, inside, repointed_list
 from ralph.environments.python_install import (
     ToInstall,
@@ -116,7 +117,8 @@ def _below(
 
 
 def _needed(copy: Copy, environment: Mapping[str, str]) -> list[PythonEnvironment]:
-    return [each for each in in_use(copy, environment) if _is_needed(copy, each)]
+    found = [each for each in in_use(copy, environment) if _is_needed(copy, each)]
+    return environments_as_started(copy, found)
 
 
 def _layer_of(copy: Copy, installed: PythonEnvironment) -> Path:

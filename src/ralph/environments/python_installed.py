@@ -279,7 +279,7 @@ def versions_of(installed: PythonEnvironment) -> dict[str, str]:
 
 def programs_of(installed: PythonEnvironment) -> frozenset[str]:
     """The names of the programs of an environment."""
-    return frozenset(each for directory in installed.scripts for each in os.listdir(directory))
+    return frozenset(each.name for directory in installed.scripts for each in entries_of(directory))
 
 
 def normal(name: str) -> str:

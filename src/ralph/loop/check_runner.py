@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -40,8 +41,8 @@ from ralph.core.model import (
     RunAgent,
     Usage,
     Verdict,
+    When,
 )
-from ralph.environments import missing
 from ralph.errors import RalphError
 from ralph.loop.agent_runner import AgentCall, AgentRunner, empty_directory
 from ralph.loop.confinement import path_of
@@ -63,7 +64,7 @@ _FINAL: dict[Ended, Cause | None] = {
 """Ends after which asking the judge again is pointless, and why the run stops then."""
 
 if TYPE_CHECKING:
-    from ralph.loop.copies import PreparedCopy, Copies
+    from ralph.loop.copies import Copies, PreparedCopy
 
 POLL_SECONDS = 0.1
 
@@ -108,6 +109,7 @@ class CheckRunner:
         self._copies: Copies | None = None
         self.shown: set[str] = set()
         """Commands that were seen to look at their copy, although something in it leads elsewhere."""
+        self.compares_tests = any(check.when is When.PROVED for check in self.plan.checks)
         self.git = threading.Lock()  # parallel stages share the repository and the warden of its commands
         self._iteration = 0
 
@@ -115,9 +117,8 @@ class CheckRunner:
         """Run one check and return its verdict."""
         if iteration.number != self._iteration:
             self.known.clear()
-            self._iteration = iteration.number
-        if not (iteration.is_claimed and self.plan.verifies_in_copy):
             self.close()
+            self._iteration = iteration.number
         used = _Used()
         context = RunCheckContext(
             self, iteration, self.slugs[check.name], used, self.context.warden, self._is_ended
@@ -132,6 +133,13 @@ class CheckRunner:
             if not self._is_ended():
                 raise
             return CheckOutcome(None, used.usage)  # Ralph's command was interrupted too
+
+    @cached_property
+    def start_files(self) -> Mapping[str, bytes]:
+        """The files of the project's environment that run at every start, as they were when the run started."""
+        from ralph.environments.as_started import read_start_files
+
+        return read_start_files(self.context.start_files)
 
     def repeats(self, command: str) -> bool:
         """Whether more than one check or stage of a task runs this command."""
@@ -148,8 +156,11 @@ class CheckRunner:
         return self._copies
 
     def close(self) -> None:
+        """Remove what checks have left outside the project."""
         if self._copies is not None:
             self._copies.close()
+        if self.compares_tests:
+            shutil.rmtree(self.context.copies, ignore_errors=True)
 
     def _is_ended(self) -> bool:
         return self.context.inbox.is_interrupted()
@@ -302,7 +313,7 @@ class RunCheckContext(Struct, frozen=True):
                 return Ended.INTERRUPTED
             return Ended.TIMEOUT if timeout and seconds >= timeout else None
 
-        base = runner.agents.environment if copy is None else copy.environment
+        base = self._own_environment() if copy is None else copy.environment
         environment = {**base, **runner.agents.variables(number, self.iteration.of)}
         whole, reads = (str(copy.whole), copy.reads) if copy is not None else ("", ())
         inside = confinement.check(["/bin/sh", "-c", command], environment, path_of(where), whole, reads)
@@ -315,11 +326,20 @@ class RunCheckContext(Struct, frozen=True):
                 runner.context.tell(Notice(f".ralph/{name} is incomplete: {lost}"))
         return Shell(exit, reader.output(), f".ralph/{name}", lost)
 
+    def _own_environment(self) -> Mapping[str, str]:
+        """The environment in the project. What proves a claim does not read bytecode that an agent may have written."""
+        runner = self.runner
+        if not (self.iteration.is_claimed and runner.compares_tests):
+            return runner.agents.environment
+        return {**runner.agents.environment, "PYTHONPYCACHEPREFIX": str(runner.context.copies / "bytecode")}
+
     def _explained(self, done: Shell, *, is_copy: bool) -> Shell:
         """The same with what was missing, if the command failed in a clean copy or in the worktree of a task."""
         plan, vcs = self.runner.plan, self.runner.context.vcs
         if not done.exit.code or not (is_copy or plan.flow is Flow.WORK):
             return done
+        from ralph.environments import missing  # only failures in copies need it
+
         found = missing.look(done.exit.code, done.output)
         if found is None:
             return done
@@ -364,14 +384,20 @@ class RunCheckContext(Struct, frozen=True):
             trees = vcs.compared(compared.start, compared.tree)
         if trees is None:
             return None
-        return SinceStart(compared.start, trees.changed, trees.renamed, trees.files, vcs.project)
+        from ralph.environments.as_started import changed_since
+
+        changed = changed_since(self.runner.start_files, vcs.top, vcs.project)
+        return SinceStart(
+            compared.start, trees.changed, trees.renamed, trees.files, vcs.project, tuple(changed)
+        )
 
     @contextmanager
-    def copied(self) -> Iterator[CopyOfProject]:
+    def copied(self, *, as_started: bool = False) -> Iterator[CopyOfProject]:
         runner, compared = self.runner, self.iteration.compared
         with ExitStack() as stack:
             with runner.git:
-                copy = stack.enter_context(runner.copies.opened(compared.tree))
+                files = runner.start_files if as_started else {}
+                copy = stack.enter_context(runner.copies.opened(compared.tree, files))
             where = stack.enter_context(opened_directory(str(copy.copy.directory)))
             run, top = partial(self._run, where=where, copy=copy), copy.copy.top
             yield CopyOfProject(

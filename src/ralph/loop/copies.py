@@ -109,9 +109,9 @@ class Copies:
         self._shared: tuple[object, PreparedCopy] | None = None
 
     @contextmanager
-    def opened(self, tree: str = "") -> Iterator[PreparedCopy]:
+    def opened(self, tree: str = "", start_files: Mapping[str, bytes] = {}) -> Iterator[PreparedCopy]:
         """A copy for one command: of a tree, or of the files as they are."""
-        made = self._made(tree)
+        made = self._made(tree, start_files)
         try:
             yield made
         finally:
@@ -141,7 +141,7 @@ class Copies:
                 target.unlink(missing_ok=True)
             copy.written[name] = _stamp(source)
 
-    def _made(self, tree: str) -> PreparedCopy:
+    def _made(self, tree: str, start_files: Mapping[str, bytes] = {}) -> PreparedCopy:
         context, vcs = self._context, self._context.vcs
         self._number += 1
         whole = context.copies / str(self._number)
@@ -149,17 +149,21 @@ class Copies:
         top = whole / vcs.top.name
         try:
             vcs.write_copy(top, tree)
-            return self._prepared(whole, top, vcs)
+            return self._prepared(whole, top, vcs, start_files)
         except BaseException:
             _removed(whole)
             raise
 
-    def _prepared(self, whole: Path, top: Path, vcs: VersionControl) -> PreparedCopy:
+    def _prepared(
+        self, whole: Path, top: Path, vcs: VersionControl, start_files: Mapping[str, bytes]
+    ) -> PreparedCopy:
         context, plan = self._context, self._plan
         _without_bytecode(top)
         written = _written(top)
         project = os.path.relpath(plan.directory, vcs.top)
-        copy = Copy(top, Path(plan.origin) if plan.origin else vcs.top, project, whole / "environment")
+        copy = Copy(
+            top, Path(plan.origin) if plan.origin else vcs.top, project, whole / "environment", start_files
+        )
         copy.directory.mkdir(parents=True, exist_ok=True)
         base = child_environment({})
         Preparer(copy, whole, context.cache, base, context.warden, context.confinement, context.tell).prepare(

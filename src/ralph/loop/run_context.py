@@ -35,7 +35,7 @@ class RunContext(Struct, frozen=True):
     """The journal, files, processes and listeners of a run.
 
     `environment`: the variables of its agents and checks. `copies`: the directory for copies of the project. `cache`:
-    environments that copies share.
+    environments that copies share. `start_files`: a file with what the project's environment ran when the run started.
     `streams`: the open directory of its raw streams. `hooks`: the hook configuration for agents that support it.
     `ended` is called before the run ends, possibly more than once.
     """
@@ -56,6 +56,7 @@ class RunContext(Struct, frozen=True):
     environment: Mapping[str, str]
     copies: Path
     cache: Path
+    start_files: Path
     supervised: Supervised | None = None
     stories: StoryBoard | None = None
     hooks: str = ""

@@ -43,12 +43,16 @@ _PYTHON_MODULES = ("pytest", "_pytest", "unittest", "nose2", "tox", "nox", "cove
 
 
 class TreeChange(Struct, frozen=True):
-    """The two trees, the paths that differ, and the new path of each renamed file by its old one."""
+    """The two trees, the paths that differ, and the new path of each renamed file by its old one.
+
+    `environment`: changed files of the installed environment, which is in neither tree.
+    """
 
     old: Files
     new: Files
     paths: tuple[str, ...]
     renamed: Mapping[str, str] = {}
+    environment: tuple[str, ...] = ()
 
 
 class ProtectRules(Struct, frozen=True):
@@ -67,7 +71,8 @@ class SecondLook(Struct, frozen=True):
     """What to do in a copy of the new tree, and which of the commands to run there, by their index.
 
     `put_back`: paths whose old version is used; `edited`: paths with the text to use, which has the old test keys.
-    `changed`: the tests and the configuration that have changed, for people.
+    `changed`: the tests and the configuration that have changed, for people. `environment`: those of them that are files
+    of the installed environment.
     """
 
     put_back: tuple[str, ...] = ()
@@ -75,16 +80,18 @@ class SecondLook(Struct, frozen=True):
     removed: tuple[str, ...] = ()
     commands: tuple[int, ...] = ()
     changed: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
 
 
 def second_look(commands: Sequence[str], change: TreeChange, rules: ProtectRules) -> SecondLook:
     """Find out which of these commands have to run with the old tests, and what that takes."""
-    if not change.paths:
+    if not (change.paths or change.environment):
         return SecondLook()
     put_back: set[str] = set()
     edited: dict[str, str] = {}
     removed: set[str] = set()
     changed: set[str] = set()
+    environment: set[str] = set()
     again: list[int] = []
     for number, command in enumerate(commands):
         one = _OneCommand((command, rules.project), change, rules)
@@ -93,7 +100,8 @@ def second_look(commands: Sequence[str], change: TreeChange, rules: ProtectRules
         again.append(number)
         put_back |= one.put_back
         edited |= one.edited
-        changed |= one.put_back | one.edited.keys() | one.unwanted
+        changed |= one.put_back | one.edited.keys() | one.unwanted | one.environment
+        environment |= one.environment
         removed |= one.removed
     kept = put_back | edited.keys()
     return SecondLook(
@@ -102,6 +110,7 @@ def second_look(commands: Sequence[str], change: TreeChange, rules: ProtectRules
         tuple(sorted(removed - kept)),
         tuple(again),
         tuple(sorted(changed)),
+        tuple(sorted(environment)),
     )
 
 
@@ -144,7 +153,12 @@ class _OneCommand:
 
     @property
     def is_touched(self) -> bool:
-        return bool(self.put_back or self.edited or self.unwanted)
+        return bool(self.put_back or self.edited or self.unwanted or self.environment)
+
+    @cached_property
+    def environment(self) -> frozenset[str]:
+        """Changed files of the environment that may not change."""
+        return frozenset(path for path in self._change.environment if not self._is_allowed(path))
 
     @cached_property
     def tests(self) -> frozenset[str]:

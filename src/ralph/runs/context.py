@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ralph.core.events import Event, Notice
-from ralph.core.model import Plan
+from ralph.core.model import Plan, When
 from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.loop.bus_reporter import BusReporter
@@ -97,6 +97,7 @@ def opened_run(
             confinement=confinement,
             environment=environment,
             copies=real(streams) / "copies",
+            start_files=_start_files(plan, streams, vcs),
             cache=home.environments,
             secrets=_secrets(plan, secrets | (notifier.sender.targets.secrets if notifier else frozenset())),
             supervised=Supervised(reporter.folder, warden, runs, plan.run, reporter.post_end)
@@ -106,6 +107,16 @@ def opened_run(
             hooks=agent_hooks.prepare(plan, streams),
             ended=notifier.ended if notifier else nobody,
         )
+
+
+def _start_files(plan: Plan, streams: Path, vcs: VersionControl) -> Path:
+    """A file with what the project's environment ran when the run started, recorded for the second look at tests."""
+    path = streams / "start-files.json"
+    if vcs.has_repository and not path.exists() and any(check.when is When.PROVED for check in plan.checks):
+        from ralph.environments.as_started import record_start_files
+
+        record_start_files(path, vcs.top, vcs.project)
+    return path
 
 
 def _check_copies(plan: Plan, vcs: VersionControl) -> None:

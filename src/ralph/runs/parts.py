@@ -35,6 +35,7 @@ def load_all_parts() -> None:
 
 def _load_copies() -> None:
     """Load what makes copies of the project for checks."""
+    from ralph.environments import as_started, missing  # noqa: F401
     from ralph.loop import controls, copies  # noqa: F401
 
 

@@ -122,6 +122,10 @@ class VersionControl:
         self._snapshots.write(target, tree)
 
     @property
+    def has_repository(self) -> bool:
+        return self._repository is not None
+
+    @property
     def project(self) -> str:
         """The project's directory in its repository, "." for the top or outside git."""
         top = self._repository.top if self._repository is not None else Path(self._plan.directory)
