@@ -72,7 +72,7 @@ def test_right_work_with_a_changed_environment_is_done(made: Project, deed: str)
     assert (code, "Done" in out) == (0, True), out
 
 
-def test_a_program_installed_on_the_way_is_no_change(made: Project) -> None:
+def test_installing_a_program_changes_nothing(made: Project) -> None:
     """New programs and packages are what installing does."""
     installs = (
         "touch .venv/bin/new; for d in .venv/lib/python3*/site-packages; do echo 'x = 1' > $d/new.py; done"

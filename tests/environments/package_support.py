@@ -37,7 +37,10 @@ TOOLS = {
     "flit": "flit==4.2.0",
 }
 
-WORKS = "def answer():\n    return 42\n"
+WORKS = (
+    "def answer():\n    return 42\n\n\ndef main():\n"
+    "    print(__file__)\n    raise SystemExit(answer() != 42)\n"
+)
 BROKEN = 'raise RuntimeError("broken")\n'
 TEST = "from demo import answer\n\n\ndef test_answer():\n    assert answer() == 42\n"
 LOCATED = (
@@ -52,7 +55,7 @@ def cache() -> Path:
 
 
 def tool(name: str) -> Path:
-    """The directory with the program of a package manager, installed on first use."""
+    """A directory with the program of a package manager alone, installed on first use."""
     place = cache() / TOOLS[name].partition(" ")[0]
     if not (place / ".complete").exists():
         cache().mkdir(parents=True, exist_ok=True)
@@ -60,7 +63,7 @@ def tool(name: str) -> Path:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (place / ".complete").exists():
                 _install(TOOLS[name], place)
-    return place / "bin"
+    return place / "program"
 
 
 def _install(requirements: str, place: Path) -> None:
@@ -70,6 +73,9 @@ def _install(requirements: str, place: Path) -> None:
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
     if done.returncode:
         debian.missing(f"{requirements} could not be installed: {done.stderr[-500:]}")
+    (place / "program").mkdir()
+    name = requirements.partition("==")[0]
+    (place / "program" / name).symlink_to(place / "bin" / name)
     (place / ".complete").touch()
 
 
@@ -100,8 +106,6 @@ class Package:
     check: str = ".venv/bin/pytest -q"
     code: str = "src/demo/__init__.py"
     below: str = "."
-    env: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
     setup: str = ""
 
 
@@ -142,33 +146,43 @@ class Checkout:
     def commit(self, files: Mapping[str, str], message: str = "Change") -> None:
         write(self.path, files)
         self.site.project.git("add", "-A")
-        self.site.project.git("commit", "-q", "-m", message)
+        self.site.project.git("commit", "-q", "--allow-empty", "-m", message)
 
-    def remember(self, *more: Path) -> None:
-        """Remember every byte of the user's environments."""
-        self.before = hashes(self.path / ".venv", *more)
+    @property
+    def environments(self) -> tuple[Path, ...]:
+        return (self.path / ".venv", self.top.parent / "outer")
 
-    def is_untouched(self, *more: Path) -> bool:
+    def remember(self) -> None:
+        """Remember every byte of the user's environments, in the checkout and next to it."""
+        self.before = hashes(*self.environments)
+
+    def is_untouched(self) -> bool:
         """Whether the user's environments are as remembered; prints what is not."""
-        now = hashes(self.path / ".venv", *more)
+        now = hashes(*self.environments)
         changed = sorted({name for name, _ in self.before.items() ^ now.items()})
         print("\n".join(changed[:20]))
         return bool(now) and not changed
 
+    def activate(self, venv: Path) -> None:
+        """Activate an environment, as its `activate` script does."""
+        env = self.site.project.extra_env
+        env |= {"VIRTUAL_ENV": str(venv), "PATH": f"{venv}/bin:{env['PATH']}"}
+
     # ---- an agent's work ----
 
-    def work(self, change: str, check: str = "", *, iterations: int = 1) -> Result:
-        """Run `ralph work` on a task whose coder runs this script and claims to be done."""
+    def work(self, change: str, check: str = "", *, iterations: int = 1, **more: Any) -> Result:
+        """Run `ralph work` on a task whose coder runs this script and claims to be done. `more`: settings of `ralph`."""
         package = self.package
         off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
         agent = self.site._script("agent.sh", f"{change}\necho '<promise>CODED</promise>'")
-        ralph = {"agents": off, "setup": package.setup, "protect": []}
-        self._settings({"agent": {"command": agent}, "ralph": ralph, **package.settings})
+        ralph = {"agents": off, "setup": package.setup}
+        self._settings({"agent": {"command": agent}, "ralph": ralph | more})
         spec = external(check or package.check)
         project = Project(self.path, self.site.project.home, self.site.project.extra_env)
         tasks = Site(project).tasks
-        tasks.add([task(f"T-{len(tasks.all()) + 1}", coder=replace(spec, max_iterations=iterations))])
-        return project.run("work", timeout=300)
+        id = f"T-{len(tasks.all()) + 1}"
+        tasks.add([task(id, coder=replace(spec, max_iterations=iterations))])
+        return project.run("work", "--task", id, timeout=300)
 
     def run(self, change: str, check: str = "") -> Result:
         """Run `ralph run` with a guardrail in a clean copy, and an agent that runs this script."""
@@ -180,7 +194,6 @@ class Checkout:
                 "guardrails": [{"command": check or package.check, "clean": True}],
                 "maximumIterations": 1,
                 "ralph": {"setup": package.setup},
-                **package.settings,
             }
         )
         project = Project(self.path, self.site.project.home, self.site.project.extra_env)
@@ -212,14 +225,13 @@ def checkout(project: Project, package: Package, code: str = WORKS) -> Checkout:
         "PATH": os.pathsep.join([*path, str(PYTHON.parent), "/usr/bin", "/bin"]),
         "PY": str(PYTHON),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_REQUIRE_VIRTUALENV": "1",
         "UV_CACHE_DIR": str(cache() / "uv"),
         "PIP_CACHE_DIR": str(cache() / "pip"),
         "POETRY_CACHE_DIR": str(cache() / "poetry"),
         "POETRY_VIRTUALENVS_IN_PROJECT": "1",
         "FLIT_ROOT_INSTALL": "1",
-        "UV_PYTHON": str(PYTHON),
         "UV_PYTHON_DOWNLOADS": "never",
-        **{name: value.replace("TOP", str(project.path)) for name, value in package.env.items()},
     }
     for name in ("VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"):
         project.extra_env[name] = ""
@@ -227,19 +239,19 @@ def checkout(project: Project, package: Package, code: str = WORKS) -> Checkout:
     directory.mkdir(parents=True, exist_ok=True)
     made = Checkout(Site(project), package)
     write(
-        project.path, {".gitignore": "__pycache__/\n.ralph/\n.venv/\n*.egg-info/\n.pytest_cache/\nbuild/\n"}
+        project.path,
+        {".gitignore": "__pycache__/\n.ralph/\n.venv/\n*.egg-info/\n.pytest_cache/\nbuild/\n.pdm-python\n"},
     )
     write(directory, package.files)
-    made.code.parent.mkdir(parents=True, exist_ok=True)
-    made.code.write_text(WORKS)
+    if not made.code.exists():
+        write(directory, {package.code: WORKS})
     project.git("init", "-q", "-b", "main")
     project.git("config", "user.name", "Ada")
     project.git("config", "user.email", "ada@localhost")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "First")
     made.shell(package.install)
-    if code != WORKS:
-        made.code.write_text(code)
-        project.git("commit", "-qam", "Broken by its user")
+    made.code.write_text(code)
+    made.commit({}, "Installed")
     made.remember()
     return made

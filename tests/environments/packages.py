@@ -13,7 +13,8 @@ _PYTEST = "uv pip install -q --python .venv/bin/python pytest"
 def _project(backend: str, requires: str, tables: str = "") -> str:
     return (
         f'[build-system]\nrequires = [{requires}]\nbuild-backend = "{backend}"\n\n'
-        f'[project]\nname = "demo"\nversion = "1.0"\ndependencies = []\n\n{tables}'
+        f'[project]\nname = "demo"\nversion = "1.0"\ndependencies = []\n'
+        f'[project.scripts]\ndemo = "demo:main"\n\n{tables}'
     )
 
 

@@ -255,8 +255,9 @@ def test_scripts_run_with_the_layer(tmp_path: Path) -> None:
     program(made.venv, "option", f"#!{made.venv}/bin/python -s\n{body}")
     exec_line = f"#!/bin/sh\n'''exec' \"{made.venv}/bin/python\" \"$0\" \"$@\"\n' '''\n{body}"
     program(made.venv, "by_exec", exec_line)
+    program(made.venv, "dotted", f"#!{made.origin}/src/../.venv/bin/python\n{body}")
     made.prepare()
-    for name in ("plain", "three", "exact", "option", "by_exec"):
+    for name in ("plain", "three", "exact", "option", "by_exec", "dotted"):
         found = output([str(made.layer / "bin" / name)], made.top, made.environment())
         assert found == f"copy {made.layer}", name
 

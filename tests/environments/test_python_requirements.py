@@ -131,7 +131,7 @@ def test_a_broken_pyproject_is_one_clear_sentence(made: Place, damage: bytes) ->
         ("pip install failed for the copy: ", f"{made.top}/pyproject.toml cannot be read: ")
     )
     assert "\n" not in text and len(text) < 500
-    assert not made.layer.exists()
+    assert made.where() == "copy", "an agent can still run the project and fix it"
 
 
 def test_a_missing_pyproject(made: Place) -> None:

@@ -12,6 +12,7 @@ import pytest
 from environments.package_support import hashes
 from environments.python_support import (
     BASE,
+    LocalTools,
     Place,
     finder,
     installed,
@@ -73,6 +74,23 @@ def test_an_active_environment_outside_the_tree(made: Place, tmp_path: Path) -> 
     assert python.reads(made.copy, user) == [str(site_of(venv)), str(BASE.resolve().parent.parent)]
     assert not python.leads_out(made.copy, environment)
     assert hashes(venv) == before
+
+
+def test_a_layer_in_the_git_directory_of_the_checkout(made: Place, tmp_path: Path) -> None:
+    """Layers of worktrees lie in `.git/worktrees` of the checkout: their programs start their own interpreter."""
+    shutil.rmtree(made.venv)
+    venv = make_venv(tmp_path / "envs" / "app")
+    path_line(site_of(venv), made.source)
+    program(venv, "tool", f"#!{venv}/bin/python\n{REPORT}\n")
+    own = made.origin / ".git" / "worktrees" / "T-1" / "ralph"
+    own.mkdir(parents=True)
+    copy = Copy(made.top, made.origin, ".", own)
+    user = made.environment(PATH=f"{venv}/bin:/usr/bin", VIRTUAL_ENV=str(venv))
+    python.prepare(copy, LocalTools(copy, tmp_path / "cache", user))
+    environment = prepare.variables(copy, user)
+    found = output([shutil.which("tool", path=environment["PATH"]) or ""], made.top, environment)
+    assert found == f"copy {environment['VIRTUAL_ENV']}"
+    assert not python.leads_out(copy, environment)
 
 
 def test_an_environment_on_the_path_alone(made: Place, tmp_path: Path) -> None:
@@ -204,8 +222,11 @@ def test_an_active_environment_gets_its_layer_before_setup(made: Place, tmp_path
     made.copy.own.mkdir()
     python.prepare_active(made.copy, made.tools())
     assert not made.layer.exists()
-    python.prepare_active(made.copy, made.tools(VIRTUAL_ENV=str(made.venv)))
-    assert (made.layer / RECORD).is_file()
+    for more in ({"VIRTUAL_ENV": str(made.venv)}, {"PATH": f"{made.venv}/bin:/usr/bin"}):
+        environment = prepare.variables(made.copy, made.environment(**more))
+        python.prepare_active(made.copy, LocalTools(made.copy, tmp_path / "cache", environment))
+        assert (made.layer / RECORD).is_file(), more
+        shutil.rmtree(made.layer)
 
 
 def test_an_agent_cannot_add_to_what_is_read(made: Place, tmp_path: Path) -> None:

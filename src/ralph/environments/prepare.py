@@ -28,6 +28,7 @@ def prepare(copy: Copy, tools: Tools, setup: str, run_setup: Callable[[str], Non
     """Run the user's setup command unless it was run in this copy before, then make what is still missing."""
     given = {} if (copy.own / _PREPARED).exists() else python.given(copy, tools.environment)
     copy.own.mkdir(parents=True, exist_ok=True)
+    (copy.own / ".gitignore").write_text("*\n")
     if setup and not _was_run(copy.own, setup):
         python.prepare_active(copy, tools)
         run_setup(setup)

@@ -50,10 +50,18 @@ def _is_needed(copy: Copy, installed: PythonEnvironment) -> bool:
 
 def prepare_active(copy: Copy, tools: Tools) -> None:
     """Make the layers that `ralph.setup` needs: it must not install into an active environment of the user."""
-    active = {each.prefix for each in outside(tools.environment)}
-    for installed in _needed(copy, tools.environment):
+    environment = tools.environment
+    active = {each.prefix for each in outside(environment)}
+    named = {
+        environment.get("VIRTUAL_ENV", ""),
+        *map(os.path.dirname, environment.get("PATH", "").split(os.pathsep)),
+    }
+    for installed in _needed(copy, environment):
         layer = _layer_of(copy, installed)
-        if installed.prefix in active and not os.path.lexists(layer):
+        is_active = (
+            installed.prefix in active or str(layer) in named
+        )  # variables name layers before they are made
+        if is_active and not os.path.lexists(layer):
             make_layer(copy, installed, layer, installed.prefix)
 
 
@@ -92,10 +100,14 @@ def _is_same_link(path: Path, other: Path) -> bool:
 def _make(
     copy: Copy, installed: PythonEnvironment, layer: Path, lacking: ToInstall | None, tools: Tools
 ) -> None:
-    seen, below = _below(copy, installed, lacking, tools)
     try:
+        seen, below = _below(copy, installed, lacking, tools)
         make_layer(seen, below, layer, installed.prefix)
         build_into(seen, below, layer, tools)
+    except NotPrepared:
+        shutil.rmtree(layer, ignore_errors=True)
+        make_layer(copy, installed, layer, installed.prefix)  # so that an agent can work on what is wrong
+        raise
     except BaseException:
         shutil.rmtree(layer, ignore_errors=True)
         raise

@@ -212,15 +212,28 @@ def _make_program(copy: Copy, below: PythonEnvironment, program: Path, target: P
 def _relocated(copy: Copy, below: PythonEnvironment, text: str, target: Path) -> str:
     """A script with the paths of the environment below replaced by those of the layer."""
     if below.is_venv:
+        text = repointed(copy, _with_plain_interpreter(text))
         prefixes = dict.fromkeys((str(below.prefix), os.path.realpath(below.prefix), _built_at(below.prefix)))
         for prefix in filter(None, prefixes):
             text = re.sub(rf"{re.escape(prefix)}(?![\w.-])", lambda _: str(target), text)
-        return repointed(copy, text)
+        return text
     first, newline, rest = text.partition("\n")
     interpreter = Path(first.removeprefix("#!").split(" -")[0].strip())
     if interpreter.parent == below.python.parent and _is_python(interpreter.name):
         return f"#!{target / 'bin' / 'python'}{newline}{rest}"
     return text
+
+
+def _with_plain_interpreter(text: str) -> str:
+    """A script whose first lines name its interpreter without `..`, as in `/home/ada/app/../env/bin/python`."""
+    start, newline, rest = text.partition("\n")
+    second, end, rest = rest.partition("\n")
+    plain = re.sub(
+        r"""(?<=[!'"])/[^'"\n]*/\.\./[^'"\n]*""",
+        lambda found: os.path.normpath(found[0]),
+        start + newline + second,
+    )
+    return plain + end + rest
 
 
 def _built_at(prefix: Path) -> str:

@@ -29,6 +29,10 @@ MAX_SETUP_OUTPUT = 1500
 """Characters shown of the output of a setup command that failed."""
 
 
+class NoEnvironment(RalphError):
+    """A copy cannot be given its environment."""
+
+
 class Preparer(Struct, frozen=True):
     """Runs what prepares one copy, in the sandbox if there is one. `whole`: what these commands can write."""
 
@@ -71,7 +75,7 @@ class Preparer(Struct, frozen=True):
         try:
             prepare.prepare(self.copy, self, setup, self._set_up)
         except NotPrepared as error:
-            raise RalphError(str(error)) from error
+            raise NoEnvironment(str(error)) from error
 
     def _set_up(self, setup: str) -> None:
         self.tell(f"Setting up {self.copy.top}: {setup}")

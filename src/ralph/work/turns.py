@@ -37,7 +37,7 @@ from ralph.environments.prepare import is_needed
 from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.loop import confinement
-from ralph.loop.copies import Preparer, check_compiled, worktree_copy
+from ralph.loop.copies import NoEnvironment, Preparer, check_compiled, worktree_copy
 from ralph.notify.sender import targets_of
 from ralph.process.client import Wakeup, Warden, child_environment
 from ralph.runs import locking, session
@@ -257,7 +257,10 @@ class RoleTurn(TaskTurn):
             tracked = repo.worktrees.files(trusted)
         if trusted != progress.trusted:
             progress = self.tasks.keep_progress(task.id, trusted=trusted)
-        self.prepare(repository)
+        try:
+            self.prepare(repository)
+        except NoEnvironment as problem:  # the agent can fix it: a claim is checked in a copy, which needs it
+            self.tell(Notice(problem.text))
         if is_new:
             mark_ready(repository)
         return replace(assignment, progress=progress, tracked=tracked)
