@@ -80,7 +80,7 @@ def test_a_weakened_test_waits_for_the_user(calc: Project) -> None:
     result = run(calc)
     assert (result.code, commits(calc), starts(calc)) == (3, 1, 2)
     lines = result.out.splitlines()
-    assert lines[0] == "Waiting: the agent changed tests, and the old ones fail: tests/test_calc.py"
+    assert lines[0] == "Waiting: tests fail with these files as they were: tests/test_calc.py"
     assert "  note: changed tests: tests/test_calc.py" in lines
     assert f"ralph resume {run_id(result)} --allow tests/test_calc.py" in lines[-1]
     told = (calc.path / ".ralph/prompt_002.txt").read_text()
@@ -264,7 +264,7 @@ def test_a_project_inside_a_repository(calc: Project) -> None:
     app = Project(inner, calc.home)
     agent(app, f"{WEAKEN}; {CLAIM}")
     result = run(app)
-    assert (result.code, "the old ones fail: app/tests/test_calc.py" in result.out) == (3, True)
+    assert (result.code, "these files as they were: app/tests/test_calc.py" in result.out) == (3, True)
     assert app.run("resume", run_id(result), "--allow", "tests/test_*.py").code == 0
 
 

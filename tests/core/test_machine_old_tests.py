@@ -77,7 +77,7 @@ def test_red_ones_are_told_once() -> None:
     again = play_on(state, CLAIMED, AFTER, GREEN, red())
     assert again.stop is not None
     assert (again.phase, again.stop.cause, again.stop.tests) == (Phase.CHECK, Cause.OLD_TESTS, ("a",))
-    assert again.stop.outcome is Outcome.WAITING and again.stop.reason.endswith("the old ones fail: a")
+    assert again.stop.outcome is Outcome.WAITING and again.stop.reason.endswith("these files as they were: a")
     other = play_on(state, CLAIMED, AFTER, GREEN, red("a", "b"))
     assert (other.stop, other.old_red) == (None, ("a", "b"))
 

@@ -128,7 +128,7 @@ def _with_old_tests_red(state: State, red: list[Verdict]) -> State:
 def _stop_for_old_tests(state: State, red: list[Verdict], tests: tuple[str, ...]) -> State:
     """Stop until the user allows the change. The phase stays, so that resume checks the same work again."""
     kept = tuple(verdict for verdict in state.verdicts if verdict not in red)
-    reason = f"the agent changed tests, and the old ones fail: {listed(tests)}"
+    reason = f"tests fail with these files as they were: {listed(tests)}"
     stop = replace(stop_of(state, Cause.OLD_TESTS, reason), tests=tests)
     return replace(state, verdicts=kept, stop=stop)
 
