@@ -149,7 +149,7 @@ def test_no_way_around_the_tests_completes(calc: Project, name: str) -> None:
     agent(calc, f"[ $RALPH_ITERATION = 1 ] && {{ {CHEATS[name]}; }}\n{CLAIM}", f"PYTHONPATH=. {PYTEST}")
     result = run(calc)
     assert (result.code, commits(calc)) == (3, 1), result
-    assert result.out.startswith("Waiting: the agent changed tests")
+    assert result.out.startswith("Waiting: tests fail with these files")
 
 
 @pytest.mark.slow
