@@ -79,6 +79,7 @@ class Checkout:
             k: v
             for k, v in os.environ.items()
             if not k.startswith(("GIT_", "npm_", "NODE_PATH", "NODE_OPTIONS"))
+            and k != "CI"  # package managers change no lock file there
         }
         self.environment = {**inherited, "PATH": path, **variables}
         self.git("init", "-q", "-b", "main")
