@@ -368,3 +368,11 @@ def test_any_command_gives_tracked_files(words: list[str], directory: str) -> No
     """No command raises an error, and every glob matches exactly one file, a tracked one."""
     for glob in protection([(" ".join(words), directory)], TRACKED).executed:
         assert sum(fnmatchcase(path, glob) for path in TRACKED) == 1
+
+
+def test_a_file_that_a_command_sources_must_not_appear() -> None:
+    """`[ ! -f .env ] || . ./.env` would run what an agent writes there."""
+    for command in ("[ ! -f .env ] || . ./.env; pytest", "set -a; source .env && pytest"):
+        assert ".env" in protection([(command, ".")], ["tests/test_a.py"]).absent
+        assert ".env" not in protection([(command, ".")], ["tests/test_a.py", ".env"]).absent
+    assert "activate" not in protection([(". .venv/bin/activate && pytest", ".")], ["tests/test_a.py"]).absent

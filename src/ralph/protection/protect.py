@@ -39,6 +39,7 @@ TEST_DIRECTORY = re.compile(
 )
 _PART_OF_FILE = re.compile(r"::.*|(?::\d+)+$|/?\.\.\.$", re.DOTALL)
 _LOOKS_LIKE_PATH = re.compile(r"/|\.\w{1,5}$")
+_SOURCING = (".", "source")
 _SOURCES_FOLLOW = ("related", "--findRelatedTests")
 
 
@@ -130,6 +131,13 @@ class _Files:
         if not any(module in path.removesuffix(".py").split("/") for path in self._tracked):
             self.newcomers.update((module, f"{module}.py"))
 
+    def forbid_sourced(self, directory: str | None, word: str) -> None:
+        """Forbid a new file that the command would read its settings from. A virtual environment is made by others."""
+        path = joined(directory, word)
+        name = posixpath.basename(path or "")
+        if name and name != "activate":
+            self.newcomers.add(name)
+
     def named(self, directory: str | None, word: str) -> list[str]:
         """Return the file that a word names, or the files that match it as a shell glob."""
         path = joined(directory, word)
@@ -217,6 +225,8 @@ def _of_command(command: SimpleCommand, files: _Files) -> Iterator[str]:
     elif scripts := files.named(directory, command.script):
         files.scripts.update(scripts)
         yield from scripts
+    elif command.name in _SOURCING:
+        files.forbid_sourced(directory, command.script)
 
 
 def _package_script(
