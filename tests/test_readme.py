@@ -285,7 +285,7 @@ def parse(text: str) -> None:
     words = shlex.split(text, comments=True)[1:]
     words = with_default_command(words)
     command: click.Command = make_group()
-    context = click.Context(command, info_name="ralph")
+    context = click.Context(command, info_name="ralph", **command.context_settings)
     names: list[str] = []
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         name, *words = words
@@ -294,13 +294,12 @@ def parse(text: str) -> None:
         inner = command.get_command(context, name)
         assert inner is not None, f"{text}: there is no command {name!r}"
         names.append(name)
-        command = inner
+        command, context = inner, click.Context(inner, context, info_name=name)
     known = {
         option
         for parameter in command.get_params(context)
         for option in [*parameter.opts, *parameter.secondary_opts]
     }
-    known |= {"-h", "--help"} | ({"-v", "--version"} if not names else set())
     ours = words[: words.index("--")] if "--" in words else words
     for word in ours:
         if re.match(r"--?[a-zA-Z]", word):

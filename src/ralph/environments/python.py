@@ -191,9 +191,19 @@ def _programs(copy: Copy, layers: Mapping[Path, Path], path: list[str]) -> Itera
 
 def _layers(copy: Copy) -> Iterator[tuple[Path, Path]]:
     """The layers outside the tree, each with the prefix of the environment that it replaces."""
-    for record in sorted((copy.own / "python").glob(f"*/{RECORD}")):
+    for record in _records(copy.own):
         if text := read(record):  # it is empty while the layer is made
             yield record.parent, Path(json.loads(text)["instead_of"])
+
+
+def _records(own: Path) -> list[Path]:
+    return sorted((own / "python").glob(f"*/{RECORD}"))
+
+
+def layers_in(top: Path, own: Path) -> list[Path]:
+    """All layers of a copy, in its tree and outside."""
+    within = [venv for venv in venvs_in(top) if (venv / RECORD).is_file()]
+    return [*within, *(record.parent for record in _records(own))]
 
 
 def describe(copy: Copy, environment: Mapping[str, str]) -> str:

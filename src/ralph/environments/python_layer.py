@@ -147,14 +147,17 @@ def _write_config(below: PythonEnvironment, target: Path) -> None:
     (target / "pyvenv.cfg").write_text("\n".join(lines) + "\n")
 
 
+def base_of(layer: Path) -> Path | None:
+    """The environment that a layer lies on; None if it is not known."""
+    try:
+        return Path(json.loads((layer / RECORD).read_text())["below"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def is_untouched(layer: Path, below: Path) -> bool:
     """Whether a layer lies directly over this environment, with nothing installed into it since."""
-    try:
-        record = json.loads((layer / RECORD).read_text())
-        is_over = bool(record["below"] == str(below))
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return is_over and not any(layer.glob("lib/*/site-packages/*.dist-info"))
+    return base_of(layer) == below and not any(layer.glob("lib/*/site-packages/*.dist-info"))
 
 
 def is_half_made(layer: Path) -> bool:

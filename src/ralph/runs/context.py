@@ -96,7 +96,7 @@ def opened_run(
             inbox=inbox,
             confinement=confinement,
             environment=environment,
-            copies=real(streams) / "copies",
+            copies=real(home.copies(plan.run)),
             start_files=_start_files(plan, streams, vcs),
             cache=home.environments,
             secrets=_secrets(plan, secrets | (notifier.sender.targets.secrets if notifier else frozenset())),

@@ -31,6 +31,10 @@ class Home(Struct, frozen=True):
     def streams(self, run: str) -> Path:
         return self.path / "runs" / run
 
+    def copies(self, run: str) -> Path:
+        """The directory for copies of the project that a run makes."""
+        return self.streams(run) / "copies"
+
     def make_streams(self, run: str) -> Path:
         """The same directory, created if missing: a run killed right at its start has none yet."""
         path = self.streams(run)

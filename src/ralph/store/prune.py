@@ -15,6 +15,15 @@ LARGE = 2 << 30
 """Above this size Ralph suggests pruning the store."""
 
 
+class Leftover(Struct, frozen=True):
+    """Something else to remove: "worktree", "environment" or "copy", and why it is no longer needed."""
+
+    kind: str
+    path: Path
+    why: str
+    bytes: int
+
+
 class Candidate(Struct, frozen=True):
     run: Run
     ended: float

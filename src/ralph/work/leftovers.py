@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from msgspec import Struct
-
 from ralph.core.task_model import Task, TaskStatus
 from ralph.process.client import Wakeup, Warden
 from ralph.runs.repository import scm_runner
@@ -17,25 +15,17 @@ from ralph.scm.worktrees import Worktrees, wipe
 from ralph.store import locks
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
-from ralph.store.prune import tree_size
+from ralph.store.prune import Leftover, tree_size
 
 _OVER = (TaskStatus.DONE, TaskStatus.CANCELLED)
 
 
-class Leftover(Struct, frozen=True):
-    """A worktree, and why it is no longer needed."""
-
-    path: Path
-    why: str
-    bytes: int
-
-
-def leftovers(home: Home, before: float) -> list[Leftover]:
+def left_worktrees(home: Home, before: float) -> list[Leftover]:
     """Worktrees of tasks that are finished or gone, and of tasks that failed before the given time."""
     found = []
     for path in sorted((home.path / "worktrees").glob("*/[!.]*")):
         if path.is_dir() and not _is_in_use(home, path) and (why := _why(home, path, before)):
-            found.append(Leftover(path, why, tree_size(path)))
+            found.append(Leftover("worktree", path, why, tree_size(path)))
     return found
 
 
@@ -70,14 +60,14 @@ def _task(home: Home, project: str, name: str) -> Task | None:
         tasks.db.close()
 
 
-def remove(home: Home, leftover: Leftover) -> None:
+def remove_worktree(home: Home, path: Path) -> None:
     """Remove a worktree, or raise. Its branch stays, with all its commits."""
-    linked = repository_at(leftover.path)
+    linked = repository_at(path)
     main = find_repository(linked.common.parent) if linked else None
     if main is None:
-        wipe(leftover.path)
+        wipe(path)
         return
     with opened_directory(str(main.top)) as directory, Warden(Wakeup()) as warden:
         runner = scm_runner(warden, directory, main.top)
         baseline = Baseline(Git(main, runner), home.path / "work" / "prune")
-        Worktrees(main, runner, baseline).remove(leftover.path)
+        Worktrees(main, runner, baseline).remove(path)
