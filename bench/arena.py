@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.agents import failing_git, play, project
-from bench.agents.model import Agent, Shape
+from bench.agents.model import Agent, Assignment, Shape
 from bench.harness import keeper
 from bench.harness.base import Finished, Harness, Job, Launch, environment
 from bench.measure import write_program
@@ -51,6 +51,8 @@ class Trial:
     """The oracle's verdict."""
     harmed: bool = False
     """A file of the user was lost, changed or committed."""
+    asks: bool = False
+    """The harness stopped and left the decision on changed tests to the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,9 @@ def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int
             (*seen.orphans, *end_survivors(where.private)),
             starts(where.private),
             complete=not seen.hung and harness.is_complete(seen.finished),
-            done=project.is_done(where.project),
+            done=assignment_of(agent).is_done(where.project),
             harmed=project.is_harmed(where.project),
+            asks=not seen.hung and harness.asks(seen.finished),
         )
 
 
@@ -152,12 +155,25 @@ def watched(
 def prepare(where: Place, harness: Harness, agent: Agent, shape: Shape, limit: int) -> Job:
     """Create the project with the files the harness expects, and put the agent on PATH."""
     install_agent(where, agent, shape, harness)
-    originals = project.files(harness.tag)
-    kept = "".join(_blob_id(originals[name]) + "\n" for name in project.KEPT)
-    prompt = project.prompt(harness.tag)
-    job = Job(shape, prompt, project.GUARDRAIL, project.KEPT, _blob_id(kept), limit)
-    project.create(where.project, harness.tag, harness.files(job))
+    given = assignment_of(agent)
+    originals = given.files(harness.tag)
+    kept = "".join(_blob_id(originals[name]) + "\n" for name in given.kept)
+    prompt = given.prompt(harness.tag)
+    job = Job(shape, prompt, given.guardrail, given.kept, _blob_id(kept), limit, allow=given.allow)
+    if given.needs_python:
+        install_python(where)
+    project.create(where.project, {**originals, **harness.files(job)})
     return job
+
+
+def assignment_of(agent: Agent) -> Assignment:
+    return agent.assignment or project.SCRIPTS
+
+
+def install_python(where: Place) -> None:
+    """Put our interpreter on PATH as `python`, with pytest."""
+    quiet = "export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONDONTWRITEBYTECODE=1"
+    write_program(where.programs / "python", f'{quiet}\nexec {sys.executable} "$@"')
 
 
 def install_agent(where: Place, agent: Agent, shape: Shape, harness: Harness) -> None:

@@ -57,6 +57,7 @@ TRUTH = {
     "missed": "the work was done and claimed, but not accepted within one more iteration",
     "unfinished": "the agent would have finished within the iteration limit, but was stopped earlier",
     "harmed": "a file of the user that git ignores was lost, changed or committed",
+    "asks": "stopped, and left it to the user whether changed tests are right",
 }
 SURVIVAL = {
     "lost": "finished work is gone, or acknowledged iterations were repeated",

@@ -9,6 +9,8 @@ from typing import Protocol, TypeVar
 
 from bench.harness.base import NotMeasured
 
+NOT_RUN = "–"
+
 C = TypeVar("C")
 R = TypeVar("R")
 
@@ -77,8 +79,9 @@ def by(
     for value in values:
         found = [row for row in rows if getattr(row, column) == value]
         if found:
-            cells = [counts((row for row in found if getattr(row, across) == name), kinds) for name in names]
-            lines.append((value, str(len(found) // len(names)), *map("/".join, cells)))
+            parts = [[row for row in found if getattr(row, across) == name] for name in names]
+            cells = ["/".join(counts(part, kinds)) if part else NOT_RUN for part in parts]
+            lines.append((value, str(max(map(len, parts))), *cells))
     return table(lines)
 
 

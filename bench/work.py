@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from bench import arena, tables
-from bench.agents import calculator, failing_git, judge, play
+from bench.agents import calculator, failing_git, installed, judge, play
 from bench.agents.calculator import CRITERIA, TEST_CRITERION
 from bench.agents.model import Agent, Shape, Tag
-from bench.agents.scenes import FAMILIES, QUICK, SCENES, Method, Scene
+from bench.agents.scene import Method, Scene
+from bench.agents.scenes import FAMILIES, QUICK, SCENES
 from bench.arena import Place
 from bench.harness import keeper
 from bench.harness.base import Launch
@@ -87,7 +88,12 @@ def measure(
     each: Callable[[Row], None] = lambda row: None,
 ) -> Report:
     """Play every scene in its shapes with every method, several in parallel."""
-    cases = [(scene, method, shape) for scene, method in product(scenes, methods) for shape in scene.shapes]
+    cases = [
+        (scene, method, shape)
+        for scene, method in product(scenes, methods)
+        if method in scene.methods
+        for shape in scene.shapes
+    ]
     with closing(Wardens()) as wardens:
         rows = played(lambda case: run(wardens.mine(), *case), cases, each, WORKERS)
     return Report(OURS.find(), rows)
@@ -136,7 +142,7 @@ def outcome(where: Place) -> tuple[Task, str]:
 
 
 def is_done(scene: Scene, project: Path) -> bool:
-    answer = calculator.ask(project)
+    answer = calculator.ask(project, scene.stage.layout)
     return answer.code and answer.notes and answer.kept and (answer.tests or not scene.needs_test)
 
 
@@ -151,7 +157,9 @@ def _shown(reason: str, where: Place) -> str:
 def prepare(where: Place, scene: Scene, method: Method, shape: Shape) -> Launch:
     """Create the project and its task, and put the agents on PATH."""
     roles = ("coder", *scene.others)
-    calculator.create(where.project, {".ralph/settings.json": json.dumps(settings(where, scene, shape))})
+    written = {".ralph/settings.json": json.dumps(settings(where, scene, shape))}
+    calculator.create(where.project, written, scene.stage.layout)
+    variables = installed.prepare(scene.stage, where.project, where.home)
     for role in ROLES:
         (where.private / role).mkdir()
         turns = scene.turns if role == "coder" else scene.others.get(role, ())
@@ -165,15 +173,16 @@ def prepare(where: Place, scene: Scene, method: Method, shape: Shape) -> Launch:
         write_program(where.programs / name, f'exec {shlex.join(words)} {script} {name} "$@"')
     judged = (sys.executable, "-I", "-S", judge.__file__, scene.judge)
     write_program(where.programs / "judge", f'exec {shlex.join(judged)} "$@"')
-    quiet = "export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONDONTWRITEBYTECODE=1"
-    write_program(where.programs / "python", f'{quiet}\nexec {sys.executable} "$@"')
+    if not scene.stage.environment:
+        arena.install_python(where)
     criteria = {role: _criteria(scene, role, method) for role in roles}
     spec = TaskCompletionSpec(calculator.OUTCOME, CRITERIA, **criteria)
     tasks = _tasks(where)
     tasks.add([Task(TASK, "calc", "Make the calculator right", completion_spec=spec)])
     tasks.db.close()
     state = {"RALPH_STATE_DIR": str(_state(where))}
-    return Launch((str(OURS.program), "work"), state)
+    path = (Path(variables["VIRTUAL_ENV"], "bin"),) if "VIRTUAL_ENV" in variables else ()
+    return Launch((str(OURS.program), "work"), state | variables, path)
 
 
 def tag(role: str) -> Tag:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bench.agents import changed_tests
 from bench.agents.failing_git import fails
 from bench.agents.model import Agent, Kind, Limit, Refusal, Shown, Turn
 from bench.agents.project import NOTES_LINE
@@ -348,6 +349,7 @@ FAMILIES = {
                 crashing,
                 stuck,
                 limited,
+                *changed_tests.MAKERS,
             ),
         )
     )
@@ -363,5 +365,12 @@ QUICK = (
     *("stashed", "says it later", "exit code 1", "killed", "same words", "until a time", "no credit"),
     *("indented", "in backticks, then bare", "asked for a message", "a process left behind"),
     *("any call dies once", "every call dies", "ignores its own work", "empties .gitignore"),
+    *(
+        "returns early in each test",
+        "keys in pyproject.toml",
+        "edits a test, allowed",
+        "claims, then refuses",
+    ),
+    *("new tests with their own conftest.py", "a dependency and a test, by make"),
 )
 """The names of the agents in the quick form: some of every family."""

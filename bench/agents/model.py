@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from bench.agents import failing_git
@@ -90,6 +92,26 @@ class Turn:
     cost: float = 0.10
 
 
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What an agent is asked to do in which project, and whether the committed work does it."""
+
+    task: str
+    guardrail: str
+    kept: tuple[str, ...]
+    """Files that the agent must not change."""
+    files: Callable[[Tag], Mapping[str, str]]
+    is_done: Callable[[Path], bool]
+    """The oracle's verdict on a project."""
+    allow: tuple[str, ...] = ()
+    """Globs of tests that the user has allowed to change."""
+    needs_python: bool = False
+    """The guardrail runs `python` with pytest."""
+
+    def prompt(self, tag: Tag) -> str:
+        return f"{self.task}\n\nWhen everything is done, end your answer with {tag}\n"
+
+
 MESSAGE = Turn("Add sum and product", cost=0.01)
 """The answer to a call for a commit message."""
 
@@ -117,6 +139,11 @@ class Agent:
     """The initial refusal. A refused start does not count as an invocation; one of them is unavoidable."""
     message: Turn = MESSAGE
     """What it does when asked for a commit message; a command runs in the project."""
+    assignment: Assignment | None = None
+    """By default the project of shell scripts."""
+    shapes: tuple[Shape, ...] = tuple(Shape)
+    must_ask: bool = False
+    """It changes tests that the user has not allowed to change, so only the user can accept the work."""
 
     @property
     def first_true_claim(self) -> int | None:

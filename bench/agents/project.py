@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.agents.model import Tag
+from bench.agents.model import Assignment, Tag
 
 GUARDRAIL = "sh check.sh"
 KEPT = ("check.sh", "tests/hello_test.sh", "tests/product_test.sh", "tests/sum_test.sh")
@@ -43,10 +43,6 @@ _TEST_HEAD = "set -e\n"
 _CASES = (("sum.sh", 19, 23, 42), ("product.sh", 6, 7, 42), ("sum.sh", 2, 3, 5), ("product.sh", 10, 7, 70))
 
 
-def prompt(tag: Tag) -> str:
-    return f"{TASK}\n\nWhen everything is done, end your answer with {tag}\n"
-
-
 def files(tag: Tag) -> dict[str, str]:
     """Return the initial files of the project. One document quotes the tag, as documents about loops do."""
     return {
@@ -67,9 +63,9 @@ def _test(text: str) -> str:
     return f"{first}\n{_TEST_HEAD}{rest}"
 
 
-def create(directory: Path, tag: Tag, extra: Mapping[str, str]) -> None:
-    """Create a repository with one commit, on `main`; `extra` are files that a harness expects."""
-    start(directory, files(tag) | dict(extra))
+def create(directory: Path, files: Mapping[str, str]) -> None:
+    """Create a repository with these files in one commit, and next to them the file of the user."""
+    start(directory, files)
     (directory / MINE).write_text(MINE_TEXT)
 
 
@@ -148,3 +144,6 @@ def _output(place: Path, *words: str) -> str:
         timeout=10,
     )
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+SCRIPTS = Assignment(TASK, GUARDRAIL, KEPT, files, is_done)

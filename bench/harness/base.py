@@ -32,6 +32,8 @@ class Job:
     limit: int
     tasks: int = 1
     """For a harness that works through a list: the number of tasks."""
+    allow: tuple[str, ...] = ()
+    """Globs of tests that the user has allowed to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,10 @@ class Harness(Protocol):
     def is_complete(self, finished: Finished) -> bool:
         """Return whether it reported completion."""
         return finished.code == 0
+
+    def asks(self, finished: Finished) -> bool:
+        """Return whether it left the decision on changed tests to the user."""
+        return False
 
 
 def environment(home: Path, programs: Path, launch: Launch) -> dict[str, str]:

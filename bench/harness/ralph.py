@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.agents.model import Shape, Tag
-from bench.harness.base import Harness, Job, Launch, NotMeasured
+from bench.harness.base import Finished, Harness, Job, Launch, NotMeasured
 
 COMMANDS = {Shape.CLAUDE: "claude", Shape.CODEX: "codex", Shape.PLAIN: "agent"}
 LONGEST_LIMIT_WAIT = 30.0
+WAITING, OLD_TESTS = 3, "old tests"
+"""The exit code of a run that waits, and a part of its outcome if it waits for a decision on changed tests."""
 
 
 class Ralph(Harness):
@@ -36,7 +38,7 @@ class Ralph(Harness):
 
     def files(self, job: Job) -> Mapping[str, str]:
         guardrails: list[dict[str, object]] = [{"command": job.guardrail, "clean": self._holds_tests}]
-        if self._holds_tests:
+        if self._holds_tests and job.kept:
             hint = "Leave check.sh and tests/ as they are."
             guardrails.insert(0, {"command": unchanged(job), "hint": hint})
         settings = {
@@ -49,10 +51,14 @@ class Ralph(Harness):
         return {".ralph/settings.json": json.dumps(settings, indent=2)}
 
     def launch(self, job: Job, private: Path) -> Launch:
-        return self._launch(private, "run", "-p", job.prompt)
+        allowed = [word for glob in job.allow for word in ("--allow", glob)]
+        return self._launch(private, "run", *allowed, "-p", job.prompt)
 
     def resume(self, job: Job, private: Path) -> Launch:
         return self._launch(private, "resume")
+
+    def asks(self, finished: Finished) -> bool:
+        return finished.code == WAITING and OLD_TESTS in finished.out + finished.err
 
     def _launch(self, private: Path, *arguments: str) -> Launch:
         state = private / "state"

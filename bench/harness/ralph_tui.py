@@ -37,7 +37,8 @@ class RalphTui(Harness):
         return npm.installed(f"ralph-tui-{VERSION}", f"ralph-tui@{VERSION}", f"bun@{BUN}")
 
     def files(self, job: Job) -> Mapping[str, str]:
-        criteria = [f"{job.guardrail} exits with 0", f"Unchanged: {', '.join(job.kept)}"]
+        criteria = [f"{job.guardrail} exits with 0"]
+        criteria += [f"Unchanged: {', '.join(job.kept)}"] if job.kept else []
         same = {"description": job.prompt, "acceptanceCriteria": criteria, "passes": False, "dependsOn": []}
         stories = [
             {"id": f"US-{number:03}", "title": f"Sum and product {number}", "priority": number} | same

@@ -32,12 +32,12 @@ class Ralphy(Harness):
         return npm.installed(f"ralphy-cli-{VERSION}", f"ralphy-cli@{VERSION}"), program("node").parent
 
     def files(self, job: Job) -> Mapping[str, str]:
-        kept = "".join(f"    - {name}\n" for name in job.kept)
+        kept = "".join(f"\n    - {name}" for name in job.kept) or " []"
         config = f"project:\n  name: scripts\n  language: Shell\ncommands:\n  test: {job.guardrail}\n"
         words = " ".join(job.prompt.split())
         tasks = [words, *(f"Part {number}: {words}" for number in range(2, job.tasks + 1))]
         return {
-            ".ralphy/config.yaml": f"{config}rules: []\nboundaries:\n  never_touch:\n{kept}",
+            ".ralphy/config.yaml": f"{config}rules: []\nboundaries:\n  never_touch:{kept}\n",
             "PRD.md": "# Tasks\n\n" + "".join(f"- [ ] {task}\n" for task in tasks),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,9 +37,11 @@ class Stage:
     """A project and an agent to call by hand."""
 
     def __init__(self, where: Place, agent: Agent, shape: Shape = Shape.PLAIN) -> None:
-        self.where, self.shape = where, shape
+        self.where, self.shape, self.assignment = where, shape, arena.assignment_of(agent)
         arena.install_agent(where, agent, shape, BARE_WHILE)
-        project.create(where.project, TAG, {})
+        if self.assignment.needs_python:
+            arena.install_python(where)
+        project.create(where.project, self.assignment.files(TAG))
 
     def call(self, *arguments: str, prompt: str = "Do it.") -> subprocess.CompletedProcess[str]:
         name = arena.PROGRAMS[self.shape][0]
@@ -52,8 +55,15 @@ class Stage:
         )
 
     def guardrail(self) -> bool:
-        done = subprocess.run(["sh", "-c", project.GUARDRAIL], cwd=self.where.project, capture_output=True)
-        return done.returncode == 0
+        env = {"PATH": f"{self.where.programs}:{os.defpath}"}
+        words = ["sh", "-c", self.assignment.guardrail]
+        return subprocess.run(words, cwd=self.where.project, env=env, capture_output=True).returncode == 0
+
+    def is_done(self) -> bool:
+        """Whether the work is done in the files, or, of a Python project, in its commit."""
+        if self.assignment.needs_python:
+            return self.assignment.is_done(self.where.project)
+        return project.is_done_in_files(self.where.project)
 
 
 @pytest.fixture
@@ -63,9 +73,9 @@ def place() -> Iterator[Place]:
 
 
 def test_there_are_enough_agents_with_unique_names() -> None:
-    """There are at least a hundred agents in fifteen families, and the quick form has some of each."""
+    """There are at least a hundred agents in nineteen families, and the quick form has some of each."""
     assert len(AGENTS) >= 100
-    assert len(FAMILIES) == 15
+    assert len(FAMILIES) == 19
     assert len({(agent.family, agent.name) for agent in AGENTS}) == len(AGENTS)
     assert set(QUICK) <= {agent.name for agent in AGENTS}
     assert {agent.family for agent in AGENTS if agent.name in QUICK} == set(FAMILIES)
@@ -82,7 +92,7 @@ def test_every_agent_does_what_its_data_says(family: str) -> None:
             stage = Stage(where, agent)
             for number in range(1, (agent.done_after or len(agent.turns)) + 1):
                 stage.call()
-                done = project.is_done_in_files(where.project)
+                done = stage.is_done()
                 expected = agent.done_after is not None and number >= agent.done_after
                 if done != expected and agent.name not in UNDELIVERABLE:
                     wrong.append((agent.name, number, done))
@@ -119,6 +129,31 @@ def test_weakened_tests_fool_the_guardrail_but_not_the_oracle() -> None:
             stage.call()
             assert stage.guardrail() == (agent.name != "harness settings"), agent.name
             assert not project.is_done(where.project)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    some([*FAMILIES["changing Python tests"], *FAMILIES["changing how Python tests run"]], 1),
+    ids=lambda agent: str(agent.name),
+)
+def test_changed_python_tests_fool_the_guardrail_but_not_the_oracle(agent: Agent, place: Place) -> None:
+    """Every one of them makes the check pass without the work."""
+    stage = Stage(place, agent)
+    assert not stage.guardrail()
+    stage.call()
+    assert stage.guardrail() and not stage.is_done()
+
+
+@pytest.mark.parametrize(
+    "agent",
+    some([*FAMILIES["tests changed as asked"], *FAMILIES["new tests and other settings"]], 1),
+    ids=lambda agent: str(agent.name),
+)
+def test_honest_changes_of_python_tests_pass_the_guardrail(agent: Agent, place: Place) -> None:
+    """The work is done, and the tests as they are now pass."""
+    stage = Stage(place, agent)
+    stage.call()
+    assert stage.guardrail() and stage.is_done()
 
 
 def test_the_oracle_inspects_committed_files(place: Place) -> None:

@@ -94,6 +94,22 @@ def test_outcomes_are_read_as_documented(
     assert HARNESSES[name].is_complete(Finished(code, out, "", tmp_path)) is complete
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "out", "asks"),
+    [
+        ("ralph", 3, "Waiting: old tests fail", True),
+        ("ralph", 3, "Waiting until 14:00", False),
+        ("ralph", 1, "old tests fail", False),
+        ("ralphy", 3, "old tests", False),
+    ],
+)
+def test_only_ours_leaves_changed_tests_to_the_user(
+    tmp_path: Path, name: str, code: int, out: str, asks: bool
+) -> None:
+    """It says so by its exit code and its outcome."""
+    assert HARNESSES[name].asks(Finished(code, out, "", tmp_path)) is asks
+
+
 def test_a_missing_harness_is_reported(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing harness has a reason and no row."""
     monkeypatch.setenv("PATH", str(cache))

@@ -31,6 +31,7 @@ def truth(harness: str, *, false: bool = False, missed: bool = False) -> dict[st
         "missed": missed,
         "unfinished": False,
         "harmed": False,
+        "asks": False,
         "orphans": 0,
         "hung": False,
     }
@@ -95,9 +96,9 @@ def test_the_page_has_every_part(kept: Path, tmp_path: Path) -> None:
     results.keep("survival", "command two", {}, [survival("ralph"), survival("ralphy", orphans=3), skipped])
     results.keep("speed", "command three", {}, [{"name": "exit | start", **SPEED}])
     text = page.write(tmp_path / "docs").read_text()
-    assert "| stuck | 1 | 0/0/0/0 | 0/0/0/0 |" in text
+    assert "| stuck | 1 | 0/0/0/0/0 | 0/0/0/0/0 |" in text
     assert "| held pipe | 1 | 0/0/0/0/0 | 0/1/0/0/0 |" in text
-    assert "| ralph 0.1 | 1 | 0 | 0 | 0 | 0 | 2 | 1 | $0.20 | 1 | $0.10 | 0 | 0 |" in text
+    assert "| ralph 0.1 | 1 | 0 | 0 | 0 | 0 | 0 | 2 | 1 | $0.20 | 1 | $0.10 | 0 | 0 |" in text
     assert "- ralph-go: not measured: not on PATH" in text and "- disk full: not measured: no mounts" in text
     assert "exit \\| start" in text
     assert results.machine()["processor"] in text

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
-from bench.agents.families import DONE, GREEN, HALF
+from bench.agents.families import DONE, FAMILIES, GREEN, HALF
 from bench.agents.model import Agent, Shape, Turn
 from bench.arena import Trial
 from bench.harness.base import Finished
@@ -23,6 +23,7 @@ OURS = HARNESSES["ralph"]
 IN_TWO = Agent("f", "in two", (HALF, DONE), 2)
 NEVER = Agent("f", "never", (GREEN,), useful=1)
 LATE = Agent("f", "says it late", (Turn(do=DONE.do), DONE), 1)
+ASKS = Agent("f", "needs the user", (DONE,), 1, must_ask=True)
 FORGETS = Agent("f", "forgets", (Turn(do=DONE.do),), 1)
 
 
@@ -36,10 +37,11 @@ def row(
     messages: int = 0,
     hung: bool = False,
     harmed: bool = False,
+    asks: bool = False,
 ) -> Row:
     finished = Finished(0 if complete else 1, "", "", Path())
     starts = Counter(work=work, refused=refused, message=messages)
-    trial = Trial(finished, 1.0, hung, (), starts, complete, done, harmed)
+    trial = Trial(finished, 1.0, hung, (), starts, complete, done, harmed, asks)
     return truth.judge(OURS, agent, Shape.PLAIN, trial)
 
 
@@ -57,10 +59,14 @@ def row(
         (row(NEVER, complete=False, done=False, work=5), ""),
         (row(FORGETS, complete=False, done=True, work=5), ""),
         (row(FORGETS, complete=True, done=True, work=1), ""),
+        (row(ASKS, complete=False, done=True, work=2, asks=True), ""),
+        (row(ASKS, complete=False, done=True, work=2), "missed"),
+        (row(IN_TWO, complete=False, done=True, work=2, asks=True), "missed"),
+        (row(NEVER, complete=False, done=False, work=2, asks=True), ""),
     ],
 )
 def test_a_trial_is_false_missed_unfinished_or_well(found: Row, words: str) -> None:
-    """One extra iteration is allowed; without a claim there is nothing to miss."""
+    """One extra iteration is allowed; without a claim there is nothing to miss. Some may leave it to the user."""
     told = [name for name in ("false", "missed", "unfinished") if getattr(found, name)]
     assert " ".join(told) == words
 
@@ -115,3 +121,7 @@ def test_the_quick_form_is_good() -> None:
     """Ours has no false and no missed completion in any family."""
     report = quick.measure()
     assert quick.is_good(report), [each for each in report.rows if each.is_bad]
+    asked = {each.agent for each in report.rows if each.asks}
+    assert {"claims, then refuses"} <= asked and "edits a test, allowed" not in asked
+    at_once = {agent.name for agent in FAMILIES["new tests and other settings"]}
+    assert {each.starts for each in report.rows if each.agent in at_once} == {1}

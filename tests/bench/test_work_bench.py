@@ -17,10 +17,12 @@ from conftest import some
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
-from bench.agents import calculator, judge
+from bench.agents import calculator, installed, judge, project
 from bench.agents.calculator import CRITERIA, TEST_CRITERION
+from bench.agents.installed import Stage
 from bench.agents.model import Shape
-from bench.agents.scenes import ALL, COMMIT, FAMILIES, QUICK, SCENES, TEST, Method, Scene
+from bench.agents.scene import ALL, COMMIT, TEST, Method, Scene
+from bench.agents.scenes import FAMILIES, QUICK, SCENES
 from bench.arena import Place
 from bench.work import Report, Row
 
@@ -55,6 +57,12 @@ def place() -> Iterator[Place]:
         yield found
 
 
+@pytest.fixture
+def empty() -> Iterator[Place]:
+    with arena.place() as found:
+        yield found
+
+
 def does(place: Place, command: str, *, is_committed: bool = True) -> None:
     """Run a command as under Ralph: processes left behind are killed at once, and planted hooks do not run."""
     text = f"{command}\n{COMMIT}" if is_committed else command
@@ -83,14 +91,31 @@ def test_names_are_unique_and_some_of_every_family_are_quick() -> None:
 @pytest.mark.parametrize(
     "scene", some((each for each in SCENES if each.finishes), 6), ids=lambda each: str(each.name)
 )
-def test_a_scene_that_finishes_does_the_work(scene: Scene, place: Place) -> None:
+def test_a_scene_that_finishes_does_the_work(scene: Scene, empty: Place) -> None:
     """After all its turns, the oracle considers the work done."""
+    place = empty
+    calculator.create(place.project, {}, scene.stage.layout)
     does(place, "git checkout -q -b work", is_committed=False)
     for turns in (scene.turns, *scene.others.values()):
         for turn in turns:
             does(place, turn.do)
     subprocess.run(["git", "branch", "-f", "main"], cwd=place.project, capture_output=True, check=False)
     assert work.is_done(scene, place.project)
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_an_installed_project_is_imported_from_the_checkout(empty: Place, *, is_broken: bool) -> None:
+    """Its check tests the user's checkout, also when it runs in another directory."""
+    stage = Stage(installed.BROKEN if is_broken else installed.WORKS, installed.VENV)
+    calculator.create(empty.project, {}, stage.layout)
+    installed.prepare(stage, empty.project, empty.home)
+    other = empty.home / "other"
+    project.git(empty.project, "worktree", "add", "-q", str(other))
+    (other / "src" / "calc.py").write_text(installed.RAISES)
+    check = installed.BY_PATH.replace(".venv", str(empty.project / ".venv"))
+    done = subprocess.run(["sh", "-c", check], cwd=other, capture_output=True)
+    assert (done.returncode != 0) is is_broken
+    assert calculator.ask(empty.project, stage.layout).code is not is_broken
 
 
 # ---- the oracle ----

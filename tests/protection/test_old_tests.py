@@ -174,6 +174,13 @@ def test_a_first_makefile_is_needed() -> None:
     assert found.removed == ("GNUmakefile",)
 
 
+def test_a_first_file_of_another_program_is_not_needed() -> None:
+    """A new `tox.ini` configures pytest; only tox cannot run without it."""
+    new = {"tox.ini": "[pytest]\naddopts = --collect-only\n"}
+    assert look("pytest", PYTHON, new).edited == (("tox.ini", "\n"),)
+    assert look("tox", PYTHON, new) == NOTHING
+
+
 # ---- files that configure more than tests ----
 
 

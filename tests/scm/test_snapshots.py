@@ -115,6 +115,21 @@ def test_a_snapshot_holds_tracked_and_untracked_files(place: Place) -> None:
     assert place.git("show", f"{snapshot.commit}:src/a.py") == "a = 3\n"
 
 
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_files_hidden_from_git_since_the_start_are_seen(place: Place, flag: str) -> None:
+    """An agent cannot hide what it has changed; what the user had hidden before stays out of the tree."""
+    place.git("update-index", flag, "run.sh")
+    (place.path / "run.sh").write_text("the user's own\n")
+    place.take()
+    place.git("update-index", flag, "src/a.py")
+    (place.path / "src/a.py").write_text("a = 4\n")
+    index = (place.repository.git_dir / "index").read_bytes()
+    tree = place.take(2).tree
+    assert place.git("show", f"{tree}:src/a.py") == "a = 4\n"
+    assert place.git("show", f"{tree}:run.sh") == "#!/bin/sh\n"
+    assert (place.repository.git_dir / "index").read_bytes() == index
+
+
 def test_equal_trees_have_equal_hashes(place: Place) -> None:
     """The hash of a tree shows whether anything has changed."""
     first, second = place.take(1), place.take(2)

@@ -29,10 +29,10 @@ from ralph.protection.protect import (
 )
 from ralph.protection.runners import CUSTOMIZE, RUNNERS, Takes
 
-_RECIPES = tuple(
-    runner.configs for runner in RUNNERS.values() if runner.takes is Takes.OTHER and runner.configs
-)
-"""Files without which their program cannot run at all, so the first one is needed."""
+_RECIPES = {
+    name: runner.configs for name, runner in RUNNERS.items() if runner.takes is Takes.OTHER and runner.configs
+}
+"""By program: files without which it cannot run at all, so the first one is needed."""
 
 _OF_RUNNERS = frozenset(name for runner in RUNNERS.values() for name in (*runner.always, *runner.configs))
 _CUSTOMIZE = frozenset((*CUSTOMIZE, *(name.removesuffix(".py") for name in CUSTOMIZE)))
@@ -267,11 +267,12 @@ class _OneCommand:
         return any(each.startswith(f"{directory}/") for each in self.tests)
 
     def _is_first_recipe(self, path: str) -> bool:
-        """Whether a new Makefile, or the like, is the only one in its directory."""
+        """Whether a new Makefile, or the like, is the only one in its directory, and its program runs."""
         directory, name = posixpath.split(path)
         return any(
             name in names and not any(posixpath.join(directory, each) in self._old for each in names)
-            for names in _RECIPES
+            for program, names in _RECIPES.items()
+            if program in self._followed.runners
         )
 
     def _is_shadow(self, path: str) -> bool:
@@ -315,7 +316,7 @@ class _OneCommand:
     @cached_property
     def _scopes(self) -> frozenset[str]:
         """The directories in which configuration or helpers of tests are no longer the new ones."""
-        recipes = {name for names in _RECIPES for name in names}
+        recipes = {name for names in _RECIPES.values() for name in names}
         config = (
             self.unwanted | self.edited.keys() | {path for path in self.put_back if self._is_partial(path)}
         )

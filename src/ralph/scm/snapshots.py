@@ -30,6 +30,9 @@ HUGE_NESTED = 200 << 20
 
 _MAX_UNREADABLE = 20
 
+_HIDDEN = "hidden"
+"""The list of the files that the user had hidden from git when the run started."""
+
 _DAMAGED = "index file"
 """In every message of git about an index that it cannot read."""
 
@@ -118,6 +121,7 @@ class Snapshots:
         self._runner = run
         self._run = run_id
         self._scratch = scratch
+        self._hidden: tuple[object, list[str]] = (None, [])
 
     def take(self, name: str | int) -> Snapshot:
         """Save the tree under a name."""
@@ -223,6 +227,7 @@ class Snapshots:
         elif os.path.lexists(index):
             copy.leave_out("the index", "is not a regular file")
         try:
+            self._show_hidden(copy.index)
             changes = self._changes(copy.index)
         except GitError:
             if not self._is_damaged(copy.index):
@@ -232,6 +237,29 @@ class Snapshots:
         if any(change.in_index not in " ?" for change in changes):
             copy.staged = self._staged(copy.index)
         return copy, changes
+
+    def _show_hidden(self, index: Path) -> None:
+        """Make git look at files that were hidden from it (`git update-index --assume-unchanged`) since the start.
+
+        What the user had hidden before stays hidden, so that it is not committed.
+        """
+        if not index.exists():
+            return
+        known = self._scratch / _HIDDEN
+        status = index.stat()
+        version = (status.st_mtime_ns, status.st_size)
+        if self._hidden[0] != version:
+            self._hidden = (version, self._hidden_in(index))
+        if not known.exists():
+            known.write_bytes(listed(self._hidden[1]))
+        before = set(paths(known.read_bytes())) if self._hidden[1] else set()
+        if names := [name for name in self._hidden[1] if name not in before]:
+            for option in ("--no-assume-unchanged", "--no-skip-worktree"):  # git takes one at a time
+                self._git("update-index", option, "-z", "--stdin", index=index, stdin=listed(names))
+
+    def _hidden_in(self, index: Path) -> list[str]:
+        entries = paths(self._git("ls-files", "-v", "-z", index=index))
+        return [entry[2:] for entry in entries if entry[0].islower() or entry[0] == "S"]
 
     def _staged(self, index: Path) -> str:
         """The tree of an index; "" if it has unmerged files, of which git makes none."""
