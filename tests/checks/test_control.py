@@ -11,7 +11,7 @@ from conftest import Project
 from environments.python_support import make_venv, path_line, site_of
 from ralph.environments.base import Copy
 from ralph.loop.controls import UNPARSABLE, broken, leads_of, not_shown, to_break
-from ralph.loop.copies import CheckCopy
+from ralph.loop.copies import PreparedCopy
 
 NOTICED = "It looks at other code: "
 SEES_THE_CHECKOUT = ".venv/bin/python -c 'import demo; demo.answer()'"
@@ -138,12 +138,12 @@ def test_the_control_leaves_no_trace(checkout: Project) -> None:
 # ---- the parts ----
 
 
-def copy_of(tmp_path: Path, *names: str) -> CheckCopy:
+def copy_of(tmp_path: Path, *names: str) -> PreparedCopy:
     for name in names:
         (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "copy" / name).write_text("pass\n")
     copy = Copy(tmp_path / "copy", Path("/home/ada/app"), ".", tmp_path / "own")
-    return CheckCopy(tmp_path, copy, {}, (), ("x leads out",), dict.fromkeys(names, (5, 0)))
+    return PreparedCopy(tmp_path, copy, {}, (), ("x leads out",), dict.fromkeys(names, (5, 0)))
 
 
 @pytest.mark.parametrize(
