@@ -17,12 +17,14 @@ ROOT = Path(__file__).parents[1]
 
 README = (ROOT / "README.md").read_text()
 PAGE = (ROOT / "docs" / "comparison.md").read_text()
-TRUTH = {"false": "false", "missed": "missed", "unfinished": "unfinished"}
+TRUTH = {"false": "false", "missed": "missed", "unfinished": "unfinished", "asked": "asks"}
 FALSE_BY_FAMILY = {
     "quoted the tag": "quoting a file with the tag",
     "echoed the prompt": "echoing the prompt",
     "checks failed": "claiming with failing guardrails",
     "weakened tests": "weakening or deleting tests",
+    "changed Python tests": "changing Python tests",
+    "changed how they run": "changing how Python tests run",
 }
 SURVIVAL = {
     "lost work": "lost",
