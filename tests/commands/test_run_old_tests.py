@@ -75,6 +75,14 @@ def commits(calc: Project) -> int:
     return len(calc.git("log", "--oneline").splitlines())
 
 
+def test_tests_hidden_from_git_excuse_nothing(calc: Project) -> None:
+    """A copy lacks tests that git ignores, so nothing passes there: that is the agent's doing."""
+    hide = "echo tests/ >> .gitignore; git rm -rq --cached tests"
+    agent(calc, f"{hide}; rm tests/test_other.py; {WEAKEN}; {CLAIM}")
+    result = run(calc)
+    assert (result.code, commits(calc)) == (3, 1), result.out
+
+
 def test_a_weakened_test_waits_for_the_user(calc: Project) -> None:
     """The agent is told once with the way out; the second claim stops the run, with nothing committed."""
     agent(calc, f"{WEAKEN}; {CLAIM}")

@@ -71,7 +71,8 @@ class FilesOfTree(Protocol):
 class SinceStart(Struct, frozen=True):
     """The tree when the run started, and the one that is checked: its id, the paths that differ, all files.
 
-    `renamed`: the new path of each renamed file. `project`: the project's directory in the repository.
+    `renamed`: the new path of each renamed file. `project`: the project's directory in the repository. `environment`:
+    changed files of the installed environment. `hidden`: files that git no longer has, but that are still there.
     """
 
     start: str
@@ -80,6 +81,7 @@ class SinceStart(Struct, frozen=True):
     files: Callable[[], tuple[FilesOfTree, FilesOfTree]]
     project: str = "."
     environment: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 class CheckCopy(Protocol):

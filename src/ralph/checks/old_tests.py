@@ -1,7 +1,8 @@
 """The second look: the commands that run tests pass on the new work with the tests as they were at the start.
 
 It counts only if the same command passes in a copy with the new tests: otherwise the copy lacks something, and nothing
-is shown about the old tests. An environment that no longer starts as it did excuses nothing.
+is shown about the old tests. An environment that no longer starts as it did excuses nothing, and neither do tests that
+are still there, but hidden from git.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def run(check: Check, context: CheckContext) -> Verdict:
         failures = _failures([commands[number] for number in look.commands], copy)
     if not failures:
         return _green(check, "the changed tests pass as they were, too")
-    if look.environment:  # a broken one could make the comparison fail
+    if look.environment or not set(look.changed).isdisjoint(since.hidden):  # they make the comparison fail
         return _red(check, config, context, since, look, failures[0])
     with context.copied() as copy:
         unclear = _failures([each.command for each in failures], copy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -386,9 +387,14 @@ class RunCheckContext(Struct, frozen=True):
             return None
         from ralph.environments.as_started import changed_since
 
-        changed = changed_since(self.runner.start_files, vcs.top, vcs.project)
         return SinceStart(
-            compared.start, trees.changed, trees.renamed, trees.files, vcs.project, tuple(changed)
+            compared.start,
+            trees.changed,
+            trees.renamed,
+            trees.files,
+            vcs.project,
+            environment=tuple(changed_since(self.runner.start_files, vcs.top, vcs.project)),
+            hidden=tuple(path for path in trees.deleted if os.path.lexists(vcs.top / path)),
         )
 
     @contextmanager

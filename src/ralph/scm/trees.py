@@ -65,6 +65,7 @@ class ComparedTrees:
         self.renamed: dict[str, str] = {}
         self._read(paths(differences))
         self.changed = tuple(sorted(self._new_entries))
+        self.deleted = tuple(path for path in self.changed if self._new_entries[path] is None)
         self._files: tuple[TreeFiles, TreeFiles] | None = None
 
     def files(self) -> tuple[TreeFiles, TreeFiles]:
