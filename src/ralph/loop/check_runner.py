@@ -63,7 +63,7 @@ _FINAL: dict[Ended, Cause | None] = {
 """Ends after which asking the judge again is pointless, and why the run stops then."""
 
 if TYPE_CHECKING:
-    from ralph.loop.copies import PreparedCopy, Copies
+    from ralph.loop.copies import Copies, PreparedCopy
 
 POLL_SECONDS = 0.1
 
