@@ -433,17 +433,17 @@ def test_changes_that_are_not_in_the_way_do_not_matter(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_work_that_needs_an_ignored_file_fails_on_the_merged_tree(site: Site) -> None:
-    """Work that passes only in the agent's worktree goes back to the coder once, then the task is blocked."""
+def test_work_that_needs_an_ignored_file_is_not_done(site: Site) -> None:
+    """Work that passes only in the agent's worktree is red in the copy that its claim is checked in."""
     coder_only(
         site,
         "echo '*.txt' >> .gitignore; echo 5 > answer.txt; echo 'def add(a, b): return int(open(\"answer.txt\").read())' > calc.py; promise CODED",
     )
-    site.add(task())
+    site.add(task(coder=replace(external(), max_iterations=2)))
     assert site.work().code == 1
     state = site.state()
-    assert state["status"] == "blocked" and state["reason"].startswith("On the merged tree: coder: external")
-    assert [run["role"] for run in state["runs"]] == ["coder", "merge", "coder", "merge"]
+    assert state["status"] == "failed"
+    assert [run["role"] for run in state["runs"]] == ["coder"]
     assert "No such file or directory: 'answer.txt'" in site.prompts("T-1.coder")[1]
     assert site.project.git("rev-list", "--count", "main").strip() == "1"
 

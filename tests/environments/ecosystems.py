@@ -39,7 +39,9 @@ class Kind:
         """The user's checkout: installed when the code was right, then with this code."""
         outer = str(project.path.parent)
         inherited = {
-            name: "" for name in os.environ if name.startswith(("npm_", "NODE_PATH", "NODE_OPTIONS"))
+            name: ""
+            for name in os.environ
+            if name == "CI" or name.startswith(("npm_", "NODE_PATH", "NODE_OPTIONS"))
         }
         project.extra_env |= inherited | {
             "HOME": str(Path.home()),

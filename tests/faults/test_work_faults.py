@@ -171,7 +171,6 @@ elif [ ! -e $text ] || grep -qs base $text; then
     echo "half $RALPH_TASK_ID" > $text
 else
     sed -i 's/half/done/' $text
-    [ $RALPH_TASK_ID = red ] && echo '*.out' >> .gitignore && touch needed.out
     promise CODED
 fi
 """
@@ -196,7 +195,7 @@ def eight_tasks() -> list[Task]:
         one("first", "grep done shared.txt"),
         one("second", "grep done shared.txt"),
         one("after", "grep done after.txt && grep done plain.txt", "plain"),
-        one("red", "grep done red.txt && test -e needed.out"),
+        one("red", 'grep done red.txt && test "$RALPH_ROLE" != merge'),
         one("never", "grep done never.txt", max_iterations=2),
         one("behind-red", "true", "red"),
         one("behind-never", "true", "never"),

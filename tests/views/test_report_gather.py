@@ -64,7 +64,7 @@ def test_a_run_with_proof_limit_and_cost(repository: Project) -> None:
     )
     proof = one["proof"]
     assert "<response>DONE</response>" in proof["claim"]
-    assert [check["green"] for check in proof["checks"]] == [True, True]
+    assert [check["green"] for check in proof["checks"]] == [True, True, True]
     assert proof["checks"][0]["command"].endswith("check.py")
     assert proof["snapshot"] == f"refs/ralph/{run}/4"
     assert proof["tree"] == repository.git("rev-parse", f"refs/ralph/{run}/4^{{tree}}").strip()
