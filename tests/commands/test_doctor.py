@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import venv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -637,6 +638,19 @@ class Wheels:
 
     def reads(self, copy: Copy, environment: Mapping[str, str]) -> Sequence[str]:
         return ()
+
+
+def test_the_ecosystems_of_a_project_are_found(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python by its environment, the others by their files in the checkout."""
+    venv.create(repository.path / ".venv", symlinks=True)
+    for name in ("package.json", "package-lock.json", "go.mod", "Cargo.toml", "pom.xml", "build.gradle"):
+        (repository.path / name).write_text("{}")
+    monkeypatch.chdir(repository.path)
+    found = [finding.name for finding in environment_findings("")]
+    names = ("Python", "Node", "Go", "Cargo", "Maven", "Gradle")
+    assert [name for name in found if name.startswith("worktrees ")] == [
+        f"worktrees {name}" for name in names
+    ]
 
 
 def test_what_worktrees_get(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:

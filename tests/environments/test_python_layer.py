@@ -227,6 +227,7 @@ def test_half_an_environment(tmp_path: Path, damage: str) -> None:
     target = made.venv / damage
     target.unlink() if target.is_file() else shutil.rmtree(target)
     made.prepare()
+    assert not python.leads_out(made.copy, made.environment())
 
 
 def test_half_a_layer_is_made_again(tmp_path: Path) -> None:

@@ -23,6 +23,11 @@ def configure(command: str, timeout_seconds: float, *, is_clean: bool = False) -
     return msgspec.json.encode(Config(command, timeout_seconds, is_clean)).decode()
 
 
+def is_clean(check: Check) -> bool:
+    """Whether a check is a guardrail that runs in a clean copy."""
+    return check.method == "command" and msgspec.json.decode(check.config, type=Config).is_clean
+
+
 def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
     done = context.shell(config.command, config.timeout_seconds, is_clean=config.is_clean)

@@ -547,10 +547,6 @@ class Plan(Struct, frozen=True):
         return FLOW_RULES[self.flow]
 
     @property
-    def has_clean_checks(self) -> bool:
-        return any('"isClean":true' in check.config for check in self.checks)
-
-    @property
     def verifies_in_copy(self) -> bool:
         """Whether a claim is checked in a fresh copy: the agent could have prepared its worktree for the checks."""
         return bool(self.origin) and self.claim.kind is ClaimKind.TAG

@@ -26,7 +26,7 @@ def environment_findings(setup: str, ecosystems: Sequence[Ecosystem] = ECOSYSTEM
 
 def _ecosystems(repository: Repository, ecosystems: Sequence[Ecosystem]) -> list[Finding]:
     own = repository.git_dir / "ralph-none"
-    copy, environment = Copy(own / "copy", repository.top, ".", own), child_environment({})
+    copy, environment = Copy(repository.top, repository.top, ".", own), child_environment({})
     return [
         Finding(f"worktrees {each.name}", OK, each.describe(copy, environment))
         for each in ecosystems

@@ -219,7 +219,7 @@ class _OneCommand:
 
     @cached_property
     def removed(self) -> frozenset[str]:
-        """What must not be in the copy: unwanted files, and new tests that need what is no longer there."""
+        """What must not be in the copy: unwanted files, and new tests that need something removed."""
         return self.unwanted | frozenset(
             path for path in self._newcomers if self._lacks_something(path) and not self._is_named(path)
         )

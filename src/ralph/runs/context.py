@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ralph.checks.command import is_clean
 from ralph.core.events import Event, Notice
 from ralph.core.model import Plan, When
 from ralph.errors import RalphError
@@ -80,7 +81,7 @@ def opened_run(
         opened_confinement(confined, warden, runtime.project) as confinement,
         _story_board(plan, runtime, home, vcs, tell) as stories,
     ):
-        if plan.has_clean_checks and not (plan.setup or plan.origin):
+        if not (plan.setup or plan.origin) and any(map(is_clean, plan.checks)):
             _check_copies(plan, vcs)
         yield RunContext(
             plan=plan,

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from ralph.agents.registry import AGENTS
+from ralph.checks.command import is_clean
 from ralph.checks.registry import METHODS, find_method
 from ralph.core.model import Plan, When
 from ralph.errors import RalphError
@@ -20,7 +21,11 @@ def load_parts(plan: Plan) -> None:
     for check in plan.checks:
         with suppress(RalphError):  # the check itself reports a missing method
             _load_method(check.method, json.loads(check.config))
-    if plan.origin or plan.has_clean_checks or any(check.when is When.PROVED for check in plan.checks):
+    if (
+        plan.origin
+        or any(map(is_clean, plan.checks))
+        or any(check.when is When.PROVED for check in plan.checks)
+    ):
         _load_copies()
 
 

@@ -16,7 +16,7 @@ LARGE = 2 << 30
 
 
 class Leftover(Struct, frozen=True):
-    """Something else to remove: "worktree", "environment" or "copy", and why it is no longer needed."""
+    """Something else to remove: "worktree", "environment" or "copy", and why it can go."""
 
     kind: str
     path: Path
