@@ -13,7 +13,7 @@ from faults.work_fault_support import coder_only
 from work_support import FIXES, Site, external, make_site, task
 
 TOOL = (
-    "surely-missing-tool was not found in this worktree. It has a fresh copy of the files without git-ignored ones;"
+    "surely-missing-tool was not found in this worktree. It has the files that git knows and what is installed in your checkout;"
     ' set ralph.setup to the command that installs what the project needs, for example "npm ci"'
 )
 
@@ -89,10 +89,10 @@ def run_with(site: Site, guardrail: dict[str, Any]) -> str:
 
 
 def test_only_copies_are_explained(site: Site) -> None:
-    """In the user's own tree a missing program is just red; in a clean copy the check itself has to install it."""
+    """In the user's own tree a missing program is just red; in a clean copy the check says what to set."""
     assert run_with(site, {"command": "surely-missing-tool"}) == "exit code 127"
     assert run_with(site, {"command": "surely-missing-tool", "clean": True}) == (
-        "exit code 127: surely-missing-tool was not found in this clean copy. It has a fresh copy of the files"
-        " without git-ignored ones; set ralph.setup to the command that installs what the project needs, for example"
+        "exit code 127: surely-missing-tool was not found in this clean copy. It has the files that git knows"
+        " and what is installed in your checkout; set ralph.setup to the command that installs what the project needs, for example"
         ' "npm ci"'
     )

@@ -200,7 +200,7 @@ def test_files_that_cannot_be_imported_by_that_name(files: tuple[str, ...]) -> N
 def test_the_sentence_about_a_program() -> None:
     """What is missing, why, and what to set, with the command of this project."""
     assert explained(127, "/bin/sh: 1: pytest: not found") == (
-        "pytest was not found in this worktree. It has a fresh copy of the files without git-ignored ones;"
+        "pytest was not found in this worktree. It has the files that git knows and what is installed in your checkout;"
         ' set ralph.setup to the command that installs what the project needs, for example "uv sync"'
     )
 
@@ -208,14 +208,14 @@ def test_the_sentence_about_a_program() -> None:
 def test_the_sentence_about_a_module_is_careful() -> None:
     """The output may quote an error, and a module may still have to be written."""
     assert explained(1, "Error: Cannot find module 'express'", NPM) == (
-        "The Node package express was not found in this worktree, a fresh copy of the files without git-ignored"
-        " ones. If the project depends on it, set ralph.setup to the command that installs what the project"
+        "The Node package express was not found in this worktree, which has the files that git knows and what is"
+        " installed in your checkout. If the project depends on it, set ralph.setup to the command that installs what the project"
         ' needs, for example "npm ci"'
     )
 
 
-def test_in_a_clean_copy_the_command_itself_installs() -> None:
-    """`ralph.setup` is for worktrees; the command of a clean check starts in an empty copy each time."""
+def test_in_a_clean_copy_setup_installs() -> None:
+    """`ralph.setup` runs in clean copies too."""
     found = look(127, "sh: 1: jest: not found")
     assert found is not None
     assert missing.explained(found, NPM, CLEAN_COPY).endswith(

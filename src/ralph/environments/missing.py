@@ -59,10 +59,10 @@ def sentence(found: MissingDependency, known: Iterable[Installer], where: CopyKi
     example = _example(found, list(known))
     advice = where.advice + (f', for example "{example}"' if example else "")
     if found.is_certain:
-        copied = "It has a fresh copy of the files without git-ignored ones"
+        copied = "It has the files that git knows and what is installed in your checkout"
         return f"{found.what} was not found in {where.name}. {copied}; {advice}"
     return (
-        f"{found.what} was not found in {where.name}, a fresh copy of the files without git-ignored ones."
+        f"{found.what} was not found in {where.name}, which has the files that git knows and what is installed in your checkout."
         f" If the project depends on it, {advice}"
     )
 
