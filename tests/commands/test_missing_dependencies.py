@@ -75,7 +75,7 @@ def test_a_module_that_the_agent_removed_is_not_a_dependency(site: Site) -> None
 def test_a_missing_module_is_explained_with_care(site: Site) -> None:
     """The interpreter's own error is recognised; a quoted one is not."""
     shown = failed(site, "python3 -c 'import surely_missing'")
-    assert "The Python module surely_missing was not found in this worktree, a fresh copy" in shown
+    assert "The Python module surely_missing was not found in this worktree, which has the files" in shown
     quoted = "python3 -c 'assert False, \"No module named surely_missing\"'"
     site.tasks.delete("T-1")
     assert "was not found" not in failed(site, quoted)
